@@ -1,0 +1,14 @@
+# Compiler options that every target of the project shares.
+add_library(megamoe_options INTERFACE)
+target_compile_options(megamoe_options INTERFACE
+  -Wall -Wextra
+  # Bits must not depend on whether a compiler fuses a multiply and an add: code that wants an fma says so.
+  -ffp-contract=off)
+if(MEGAMOE_WERROR)
+  target_compile_options(megamoe_options INTERFACE -Werror)
+endif()
+if(MEGAMOE_SANITIZE)
+  target_compile_options(megamoe_options INTERFACE
+    -fsanitize=${MEGAMOE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+  target_link_options(megamoe_options INTERFACE -fsanitize=${MEGAMOE_SANITIZE})
+endif()

@@ -1,0 +1,28 @@
+# megamoe_room(<name> DEPENDS <rooms to its left> [SOURCES ...] [LINK ...])
+#
+# A room is a folder of src/ with a target of its own. The rooms it may include are those it names (and theirs): its
+# include path is all of src/, so tests/architecture checks the includes as well.
+set(MEGAMOE_ROOMS "" CACHE INTERNAL "")
+function(megamoe_room name)
+  cmake_parse_arguments(ROOM "" "" "DEPENDS;SOURCES;LINK" ${ARGN})
+  set(target megamoe_${name})
+  if(ROOM_SOURCES)
+    add_library(${target} OBJECT ${ROOM_SOURCES})
+    set(scope PUBLIC)
+    set(MEGAMOE_ROOMS ${MEGAMOE_ROOMS} ${target} CACHE INTERNAL "")
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(${target} ${scope} ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(${target} ${scope} megamoe_options ${ROOM_LINK})
+  foreach(left ${ROOM_DEPENDS})
+    target_link_libraries(${target} ${scope} megamoe_${left}_headers)
+  endforeach()
+  add_library(megamoe_${name}_headers INTERFACE)
+  target_include_directories(megamoe_${name}_headers INTERFACE
+    ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  foreach(left ${ROOM_DEPENDS})
+    target_link_libraries(megamoe_${name}_headers INTERFACE megamoe_${left}_headers)
+  endforeach()
+endfunction()

@@ -1,0 +1,73 @@
+// The one way to wait: by name, with a deadline, watching for faults and for ranks that died.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+
+#include "symmetric/communicator.hpp"
+#include "symmetric/fault.hpp"
+
+namespace megamoe {
+
+/// What is waited for, for the message of the error.
+struct WaitName {
+  std::string_view role;    ///< who waits: "barrier A", "GEMM 1", ...
+  std::string_view signal;  ///< the region or word: "block arrival", ...
+  std::int64_t index = 0;   ///< which of them
+};
+
+/// What one look at a signal showed.
+struct Observation {
+  bool done;
+  std::uint64_t seen;
+  std::uint64_t wanted;
+};
+
+/// Waits of one rank. Thread-safe; made once per arena.
+///
+/// A wait spins for some microseconds, then yields, then sleeps in short steps; every step polls the abort word, and
+/// every few milliseconds it asks whether a peer is lost. A wait that expires, or sees a lost peer, raises the fault
+/// for the whole group and throws it.
+class Waiter {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  Waiter(const Communicator& communicator, FaultBoard& faults);
+
+  /// Returns when look() says done. look: () -> Observation, does its own acquire loads.
+  /// `count_from`: the deadline starts at the later of the first failed look and this point.
+  /// Throws Error{deadline} naming rank, role, signal, index, seen and wanted; Error{peer_lost}; or the group's fault.
+  template <class Look>
+  void until(const WaitName& name, Look&& look, Clock::time_point count_from = {}) const {
+    Observation now = look();
+    if (now.done) return;
+    Patience patience(*this, count_from);
+    while (!now.done) {
+      patience.step(name, now);
+      now = look();
+    }
+  }
+
+  /// Throws the group's fault if there is one.
+  void check() const;
+
+ private:
+  /// The slow half of a wait: backs off, and throws when it must.
+  class Patience {
+   public:
+    Patience(const Waiter& waiter, Clock::time_point count_from);
+    void step(const WaitName& name, const Observation& now);
+
+   private:
+    const Waiter& waiter_;
+    Clock::time_point count_from_;
+    Clock::time_point next_liveness_;
+    std::int64_t steps_ = 0;
+  };
+
+  const Communicator& communicator_;
+  FaultBoard& faults_;
+};
+
+}  // namespace megamoe
