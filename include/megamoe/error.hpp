@@ -13,11 +13,11 @@ enum class ErrorCode {
   format,            ///< a file is broken, or holds something that is not understood
   io,                ///< the operating system refused to open, map, read or write
   out_of_memory,     ///< memory needed and memory available are in the message
-  mismatch,          ///< ranks disagree: on shape, recipe, version, or on which layer is called next
-  deadline,          ///< a wait passed its deadline; the message names rank, role, signal, seen, wanted
-  peer_lost,         ///< another rank died or left; the message names it
-  aborted,           ///< the group was given up; the message names the first cause
-  internal,          ///< a defect of megamoe
+  mismatch,   ///< ranks disagree: on shape, recipe, version, or on which layer is called next
+  deadline,   ///< a wait passed its deadline; the message names rank, role, signal, seen, wanted
+  peer_lost,  ///< another rank died or left; the message names it
+  aborted,    ///< the group was given up; the message names the first cause
+  internal,   ///< a defect of megamoe
 };
 
 /// `what()` states what was wanted, what was got, and how to fix it.

@@ -12,24 +12,27 @@ struct BFloat16 {
   friend constexpr bool operator==(BFloat16, BFloat16) = default;
 };
 
-/// How numbers are stored and multiplied. "x_weights": the format of the activations, then of W1 and W2.
+/// How numbers are stored and multiplied. "x_weights": the format of the activations, then of W1
+/// and W2.
 ///
-/// | recipe      | x                        | W1, W2                          | between the GEMMs      |
+/// | recipe      | x                        | W1, W2                          | between the GEMMs |
 /// |-------------|--------------------------|---------------------------------|------------------------|
-/// | `fp8_fp4`   | E4M3, UE8M0 per 32       | E2M1, UE8M0 per row and 32      | E4M3, UE8M0 per 128    |
-/// | `fp8_fp8`   | E4M3, f32 per 128        | E4M3, f32 per 128 x 128         | E4M3, UE8M0 per 128    |
-/// | `bf16_bf16` | bf16                     | bf16                            | bf16                   |
-/// | `bf16_fp4`  | bf16                     | as fp8_fp4                      | bf16                   |
-/// | `bf16_fp8`  | bf16                     | as fp8_fp8                      | bf16                   |
+/// | `fp8_fp4`   | E4M3, UE8M0 per 32       | E2M1, UE8M0 per row and 32      | E4M3, UE8M0 per 128
+/// | | `fp8_fp8`   | E4M3, f32 per 128        | E4M3, f32 per 128 x 128         | E4M3, UE8M0 per
+/// 128    | | `bf16_bf16` | bf16                     | bf16                            | bf16 | |
+/// `bf16_fp4`  | bf16                     | as fp8_fp4                      | bf16 | | `bf16_fp8`
+/// | bf16                     | as fp8_fp8                      | bf16                   |
 enum class Recipe { fp8_fp4, fp8_fp8, bf16_bf16, bf16_fp4, bf16_fp8 };
 
 /// `swiglu`: silu(gate) * up; with a limit c first gate = min(gate, c), up = clamp(up, -c, c).
-/// `swiglu_oai`: (up + 1) * gate * sigmoid(1.702 gate), clamped the same way (limit 7 unless another is given).
+/// `swiglu_oai`: (up + 1) * gate * sigmoid(1.702 gate), clamped the same way (limit 7 unless
+/// another is given).
 enum class Activation { swiglu, swiglu_oai };
 
 /// Three ways to run the same layer with the same bits.
-/// `fused`: every worker does every kind of task. `split`: dispatch and GEMM 1 on one set of workers, GEMM 2 on a
-/// disjoint one, at once, then the reduce. `staged`: those three, one after another, on all workers.
+/// `fused`: every worker does every kind of task. `split`: dispatch and GEMM 1 on one set of
+/// workers, GEMM 2 on a disjoint one, at once, then the reduce. `staged`: those three, one after
+/// another, on all workers.
 enum class Execution { fused, split, staged };
 
 /// The vector instructions of the CPU kernels. Chosen once per process from what the machine has.

@@ -1,4 +1,5 @@
-// The weights of a layer as the caller has them: views, nothing is copied until a Layer packs its own experts.
+// The weights of a layer as the caller has them: views, nothing is copied until a Layer packs its
+// own experts.
 #pragma once
 
 #include <cstddef>
@@ -13,23 +14,27 @@ namespace megamoe {
 /// How one weight matrix is stored.
 enum class WeightFormat {
   bf16,  ///< two bytes per value, no scales
-  fp4,   ///< E2M1, two per byte, even column in the low nibble; scales: UE8M0, one byte per row and 32 columns
-  fp8,   ///< E4M3, one byte per value; scales: f32, one per block of 128 rows and 128 columns, a multiplier
+  fp4,   ///< E2M1, two per byte, even column in the low nibble; scales: UE8M0, one byte per row and
+         ///< 32 columns
+  fp8,   ///< E4M3, one byte per value; scales: f32, one per block of 128 rows and 128 columns, a
+         ///< multiplier
 };
 
 /// A row-major matrix [rows, columns]: rows are output features, columns the inner dimension.
-/// Rows may be any number of bytes apart, so that interleaved gate and up rows are two views of one tensor.
+/// Rows may be any number of bytes apart, so that interleaved gate and up rows are two views of one
+/// tensor.
 struct MatrixView {
   WeightFormat format = WeightFormat::bf16;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   const std::byte* values = nullptr;
   std::int64_t row_stride_bytes = 0;
-  const std::byte* scales = nullptr;          ///< null for bf16
-  std::int64_t scale_row_stride_bytes = 0;    ///< fp4: between rows; fp8: between blocks of 128 rows
+  const std::byte* scales = nullptr;        ///< null for bf16
+  std::int64_t scale_row_stride_bytes = 0;  ///< fp4: between rows; fp8: between blocks of 128 rows
 };
 
-/// One expert: y = down * act(gate * x, up * x). A bias is empty or has one value per row of its matrix.
+/// One expert: y = down * act(gate * x, up * x). A bias is empty or has one value per row of its
+/// matrix.
 struct ExpertWeights {
   MatrixView gate;  ///< [I, H]
   MatrixView up;    ///< [I, H]

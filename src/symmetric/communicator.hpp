@@ -11,10 +11,13 @@
 #include <string_view>
 #include <vector>
 
+#include "megamoe/group.hpp"
+
 namespace megamoe {
 
-/// Memory of the same size at every rank, each part mapped into this process. Zero-filled when made.
-/// Destruction unmaps this rank's view and waits for nobody; a part lives until its last view is gone.
+/// Memory of the same size at every rank, each part mapped into this process. Zero-filled when
+/// made. Destruction unmaps this rank's view and waits for nobody; a part lives until its last view
+/// is gone.
 class SymmetricMemory {
  public:
   virtual ~SymmetricMemory() = default;
@@ -23,8 +26,8 @@ class SymmetricMemory {
   virtual std::byte* base(int rank) const = 0;
 };
 
-/// One rank's handle on its group. Collective calls are made by all ranks, in the same order; each rank uses its
-/// handle from one thread at a time (`lost` may be called from any thread).
+/// One rank's handle on its group. Collective calls are made by all ranks, in the same order; each
+/// rank uses its handle from one thread at a time (`lost` may be called from any thread).
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -34,37 +37,27 @@ class Communicator {
   virtual std::chrono::nanoseconds deadline() const = 0;
 
   /// Collective: the payloads of all ranks in rank order. Sizes may differ.
-  /// Throws Error{deadline} that names the ranks that did not come and `what` they were waited for; Error{peer_lost}.
+  /// Throws Error{deadline} that names the ranks that did not come and `what` they were waited for;
+  /// Error{peer_lost}.
   virtual std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> payload,
                                                          std::string_view what) = 0;
 
   /// Collective: `bytes` (equal on all ranks, else Error{mismatch}) of symmetric memory.
-  /// Throws Error{out_of_memory} with bytes needed and available before any page is touched; when one rank cannot,
-  /// every rank throws.
+  /// Throws Error{out_of_memory} with bytes needed and available before any page is touched; when
+  /// one rank cannot, every rank throws.
   virtual std::unique_ptr<SymmetricMemory> allocate(std::int64_t bytes) = 0;
 
-  /// A sentence if `rank` is known to have died or left ("rank 2 (process 4711) died"), else nothing. Cheap enough to
-  /// ask every few milliseconds.
+  /// A sentence if `rank` is known to have died or left ("rank 2 (process 4711) died"), else
+  /// nothing. Cheap enough to ask every few milliseconds.
   virtual std::optional<std::string> lost(int rank) const = 0;
 };
 
-struct GroupOptions {
-  std::chrono::nanoseconds deadline = std::chrono::seconds(30);
-};
-
-/// A group whose ranks are threads of this process: entry r is the handle for the thread that plays rank r.
-std::vector<std::shared_ptr<Communicator>> make_thread_group(int ranks, const GroupOptions& options);
+/// A group whose ranks are threads of this process: entry r is the handle for the thread that plays
+/// rank r.
+std::vector<std::shared_ptr<Communicator>> make_thread_group(int ranks,
+                                                             const GroupOptions& options);
 
 /// A group whose ranks are processes of this host.
-struct ProcessGroupOptions {
-  int rank = 0;
-  int ranks = 1;
-  /// Where the ranks find each other: any text without '/', the same on all ranks and used by no other group at the
-  /// same time. It becomes a name in the abstract socket namespace, so no file is ever made.
-  std::string rendezvous;
-  GroupOptions group;
-};
-
 /// Collective. Throws Error{deadline} that names the ranks that did not join.
 std::shared_ptr<Communicator> join_process_group(const ProcessGroupOptions& options);
 

@@ -1,0 +1,126 @@
+// One mixture-of-experts layer, ready to run.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "megamoe/group.hpp"
+#include "megamoe/types.hpp"
+#include "megamoe/weights.hpp"
+
+namespace megamoe {
+
+/// What a user may decide instead of the plan. Absent: the plan decides.
+struct LayerOptions {
+  std::optional<std::int64_t>
+      workers;  ///< threads of a fused or staged call (default: cores / ranks, at least 1)
+  std::optional<std::int64_t> k1_workers;         ///< threads of the split's dispatch and GEMM 1
+  std::optional<std::int64_t> k2_workers;         ///< threads of the split's GEMM 2
+  std::optional<std::int64_t> block_rows;         ///< BLOCK_M: 16, 32, 64, 96, 128 or 192
+  std::optional<InstructionSet> instruction_set;  ///< default: the best that the machine has
+};
+
+/// The input of one call: views into this rank's arena, to be filled by the caller before
+/// forward().
+struct Batch {
+  std::int64_t tokens = 0;
+  std::span<std::byte> x;  ///< [tokens, H] in the recipe's format
+  std::span<std::byte>
+      x_scales;  ///< [tokens, ceil(H / 32)] UE8M0, or [tokens, ceil(H / 128)] f32, or empty
+  std::span<std::int64_t> experts;  ///< [tokens, top_k]: negative = no route
+  std::span<float> weights;         ///< [tokens, top_k]
+  /// Set this to the caller's own bf16 x [tokens, H] instead of filling x and x_scales: forward()
+  /// converts it, with the bits that a conversion by the caller would have had.
+  std::span<const BFloat16> x_bf16;
+};
+
+/// What a call did at this rank. Times are wall time of the rank, busy times are sums over its
+/// workers.
+struct CallReport {
+  std::int64_t tokens = 0;
+  std::int64_t routes = 0;  ///< of this rank's tokens
+  std::vector<std::int64_t>
+      rows_per_expert;            ///< of this rank's local experts, then the shared ones
+  std::int64_t dispatch_ns = 0;   ///< convert, count, scatter, barrier A
+  std::int64_t compute_ns = 0;    ///< pull, GEMM 1, GEMM 2, push
+  std::int64_t barrier_b_ns = 0;  ///< waiting until every rank has pushed
+  std::int64_t combine_ns = 0;
+  std::int64_t total_ns = 0;
+  std::int64_t pull_busy_ns = 0;
+  std::int64_t gemm1_busy_ns = 0;
+  std::int64_t gemm2_busy_ns = 0;
+  std::int64_t pulled_bytes = 0;  ///< rows and scales that came from other ranks and this one
+  std::int64_t pushed_bytes = 0;  ///< results that went to other ranks and this one
+  std::int64_t weight_bytes = 0;  ///< packed bytes of the experts that had rows
+  std::int64_t flops = 0;         ///< 6 * H * I per row
+};
+
+class LayerState;
+
+/// A layer of a group. Construction is collective: every rank calls it, in the same order, and all
+/// compare shape, recipe and version first. Calls are collective too. Forward only: there are no
+/// gradients.
+///
+/// Layers of a group with the same capacity and sizes share one arena, so their batches are the
+/// same memory.
+class Layer {
+ public:
+  /// Validates, plans, and packs this rank's experts (peak memory: the packed form and one expert).
+  /// `weights` may go afterwards.
+  /// Throws Error{invalid_argument} for sizes that do not fit, Error{mismatch} that names what the
+  /// ranks disagree on, Error{out_of_memory}, Error{unsupported}, Error{deadline}.
+  Layer(const LayerConfig& config, const LayerWeights& weights, const Group& group,
+        const LayerOptions& options = {});
+
+  /// The same, with this rank's experts from a file that save_packed wrote for the same config,
+  /// ranks and rank.
+  Layer(const LayerConfig& config, const std::filesystem::path& packed, const Group& group,
+        const LayerOptions& options = {});
+
+  Layer(Layer&&) noexcept;
+  Layer& operator=(Layer&&) noexcept;
+  ~Layer();
+
+  /// Views for `tokens` tokens. Throws Error{invalid_argument} when they exceed
+  /// config().max_tokens.
+  Batch batch(std::int64_t tokens) const;
+
+  /// y[t] = sum over slots of weight * expert(x[t]); y is bf16 [tokens, H] in the caller's memory
+  /// and is written whole. Returns when y is complete. The same bits for every execution, rank
+  /// count, batch composition and timing.
+  ///
+  /// An id beyond the experts is no route: that token's y is NaN, the call completes on every rank,
+  /// and this rank throws Error{invalid_argument} that names rank, token, slot and value; the group
+  /// stays usable. After Error{deadline}, {peer_lost} or {aborted} y is NaN and the group refuses
+  /// further calls: make a new one.
+  void forward(const Batch& batch, std::span<BFloat16> y, Execution execution = Execution::fused);
+
+  /// Replaces this rank's weights in place, keeping plan and arena. Not while a call runs.
+  void refresh(const LayerWeights& weights);
+
+  /// Writes this rank's packed experts.
+  void save_packed(const std::filesystem::path& file) const;
+
+  const LayerConfig& config() const;
+  /// What was planned and why, in words.
+  std::string explain() const;
+  /// The last call of this layer at this rank.
+  const CallReport& report() const;
+
+ private:
+  std::unique_ptr<LayerState> state_;
+};
+
+/// Writes x [tokens, hidden] in a recipe's format, as forward() does with Batch::x_bf16. Sizes as
+/// in Batch.
+void convert_x(Recipe recipe, std::int64_t hidden, std::span<const BFloat16> x,
+               std::span<std::byte> values, std::span<std::byte> scales);
+
+}  // namespace megamoe
