@@ -1,9 +1,10 @@
-// Throwing errors whose message is a sentence: what was wanted, what was got, how to fix it. Host only.
+// Throwing errors whose message is a sentence: what was wanted, what was got, how to fix it. Host
+// only.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "megamoe/error.hpp"
 

@@ -1,4 +1,5 @@
-// Integer helpers that host and device share. Every size and offset of the project is a 64-bit integer.
+// Integer helpers that host and device share. Every size and offset of the project is a 64-bit
+// integer.
 #pragma once
 
 #include <cstdint>
@@ -6,14 +7,20 @@
 namespace megamoe {
 
 /// ceil(a / b) for a >= 0, b > 0.
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
 
 /// The least multiple of `step` that is at least `value`; value >= 0, step > 0.
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t step) {
   return ceil_div(value, step) * step;
 }
 
-constexpr std::int64_t min64(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
-constexpr std::int64_t max64(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
+constexpr std::int64_t min64(std::int64_t a, std::int64_t b) {
+  return a < b ? a : b;
+}
+constexpr std::int64_t max64(std::int64_t a, std::int64_t b) {
+  return a > b ? a : b;
+}
 
 }  // namespace megamoe

@@ -1,12 +1,12 @@
 #include "base/names.hpp"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <fmt/ranges.h>
 
 #include "base/check.hpp"
 
@@ -50,16 +50,28 @@ Enum parse_in(const Names<Enum, N>& names, std::string_view what, std::string_vi
 
 }  // namespace
 
-std::string_view name_of(Recipe recipe) { return name_in(kRecipes, recipe); }
-std::string_view name_of(Activation activation) { return name_in(kActivations, activation); }
-std::string_view name_of(Execution execution) { return name_in(kExecutions, execution); }
-std::string_view name_of(InstructionSet set) { return name_in(kInstructionSets, set); }
+std::string_view name_of(Recipe recipe) {
+  return name_in(kRecipes, recipe);
+}
+std::string_view name_of(Activation activation) {
+  return name_in(kActivations, activation);
+}
+std::string_view name_of(Execution execution) {
+  return name_in(kExecutions, execution);
+}
+std::string_view name_of(InstructionSet set) {
+  return name_in(kInstructionSets, set);
+}
 
-Recipe parse_recipe(std::string_view name) { return parse_in(kRecipes, "recipe", name); }
+Recipe parse_recipe(std::string_view name) {
+  return parse_in(kRecipes, "recipe", name);
+}
 Activation parse_activation(std::string_view name) {
   return parse_in(kActivations, "activation", name);
 }
-Execution parse_execution(std::string_view name) { return parse_in(kExecutions, "execution", name); }
+Execution parse_execution(std::string_view name) {
+  return parse_in(kExecutions, "execution", name);
+}
 InstructionSet parse_instruction_set(std::string_view name) {
   return parse_in(kInstructionSets, "instruction set", name);
 }

@@ -14,16 +14,18 @@ struct Arrival {
   std::uint32_t call = 0;   ///< 1 for the group's first call; wraps around after 2^32 - 1
 };
 
-/// words[r][s] is written by rank s (release, system scope) in the arena of rank r and read by rank r (acquire):
-/// layer << 32 | call. Since a rank can pass barrier n only when all have arrived, a word is never more than one
-/// arrival ahead of its reader, and a word that names this call with another layer is a mismatch.
+/// words[r][s] is written by rank s (release, system scope) in the arena of rank r and read by rank
+/// r (acquire): layer << 32 | call. Since a rank can pass barrier n only when all have arrived, a
+/// word is never more than one arrival ahead of its reader, and a word that names this call with
+/// another layer is a mismatch.
 class GroupBarrier {
  public:
   /// words[r]: the R signal words of rank r for this barrier, in this address space.
   GroupBarrier(std::string_view name, int rank, std::vector<std::uint64_t*> words);
 
-  /// Arrives at all ranks, then waits for all. Everything written before by any rank is visible afterwards.
-  /// Throws what Waiter::until throws, and Error{mismatch} (raised for the whole group) that names both layers.
+  /// Arrives at all ranks, then waits for all. Everything written before by any rank is visible
+  /// afterwards. Throws what Waiter::until throws, and Error{mismatch} (raised for the whole group)
+  /// that names both layers.
   void arrive_and_wait(const Arrival& arrival, const Waiter& waiter, FaultBoard& faults) const;
 
  private:

@@ -26,9 +26,9 @@ struct Observation {
 
 /// Waits of one rank. Thread-safe; made once per arena.
 ///
-/// A wait spins for some microseconds, then yields, then sleeps in short steps; every step polls the abort word, and
-/// every few milliseconds it asks whether a peer is lost. A wait that expires, or sees a lost peer, raises the fault
-/// for the whole group and throws it.
+/// A wait spins for some microseconds, then yields, then sleeps in short steps; every step polls
+/// the abort word, and every few milliseconds it asks whether a peer is lost. A wait that expires,
+/// or sees a lost peer, raises the fault for the whole group and throws it.
 class Waiter {
  public:
   using Clock = std::chrono::steady_clock;
@@ -37,7 +37,8 @@ class Waiter {
 
   /// Returns when look() says done. look: () -> Observation, does its own acquire loads.
   /// `count_from`: the deadline starts at the later of the first failed look and this point.
-  /// Throws Error{deadline} naming rank, role, signal, index, seen and wanted; Error{peer_lost}; or the group's fault.
+  /// Throws Error{deadline} naming rank, role, signal, index, seen and wanted; Error{peer_lost}; or
+  /// the group's fault.
   template <class Look>
   void until(const WaitName& name, Look&& look, Clock::time_point count_from = {}) const {
     Observation now = look();
