@@ -1,0 +1,167 @@
+#include "cpu/packed_weights.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include <sys/mman.h>
+
+#include "base/check.hpp"
+#include "layout/weight_matrix.hpp"
+#include "numerics/recipe.hpp"
+#include "routing/placement.hpp"
+
+namespace megamoe {
+namespace {
+
+/// Which matrix rows a half-strip holds.
+struct HalfStrip {
+  const MatrixView* matrix;
+  std::int64_t first_row;
+};
+
+void pack_lane(const MatrixView& matrix, std::int64_t row, std::int64_t chunk, std::int64_t lane,
+               std::byte* out) {
+  const WeightFormat format = matrix.format;
+  const std::int64_t step = columns_per_word(format);
+  const std::int64_t first = chunk * kChunkColumns;
+  const std::int64_t columns = min64(kChunkColumns, matrix.columns - first);
+  // A word is the row's own bytes: 8 nibbles, 4 bytes or 2 bf16, lowest column first.
+  const std::byte* from = matrix.values + row * matrix.row_stride_bytes + first / step * 4;
+  for (std::int64_t column = 0; column < columns; column += step) {
+    const std::int64_t bytes = min64(4, (columns - column) * 4 / step);
+    std::memcpy(out + word_offset(format, lane, column), from + column / step * 4,
+                static_cast<std::size_t>(bytes));
+  }
+  if (format == WeightFormat::fp4) {
+    for (std::int64_t column = 0; column < columns; column += 32) {
+      out[scale_offset(format, lane, column)] =
+          std::byte{scale_byte_at(matrix, row, first + column)};
+    }
+  } else if (format == WeightFormat::fp8) {
+    const float scale = scale_at(matrix, row, first);
+    std::memcpy(out + scale_offset(format, lane, 0), &scale, sizeof scale);
+  }
+}
+
+void pack_strip(const HalfStrip (&halves)[2], const StripShape& shape, std::byte* out) {
+  for (std::int64_t chunk = 0; chunk < shape.chunks; ++chunk) {
+    std::byte* to = out + chunk * chunk_bytes(shape.format);
+    std::memset(to, 0, static_cast<std::size_t>(chunk_bytes(shape.format)));
+    for (std::int64_t lane = 0; lane < kStripLanes; ++lane) {
+      const HalfStrip& half = halves[lane / kHalfStripLanes];
+      const std::int64_t row = half.first_row + lane % kHalfStripLanes;
+      if (row < half.matrix->rows) pack_lane(*half.matrix, row, chunk, lane, to);
+    }
+  }
+}
+
+void copy_bias(const std::vector<float>& bias, std::int64_t rows, const std::string& what,
+               float* to) {
+  if (bias.empty()) return;
+  check_argument(static_cast<std::int64_t>(bias.size()) == rows, "{} has {} values: {} are wanted",
+                 what, bias.size(), rows);
+  std::copy(bias.begin(), bias.end(), to);
+}
+
+}  // namespace
+
+PageMemory::PageMemory(std::int64_t bytes) {
+  if (bytes == 0) return;
+  void* memory = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    fail(ErrorCode::out_of_memory, "{} bytes for packed weights are not to be had", bytes);
+  }
+  // Weights are one long stream: with 4 KiB pages the walks of the page tables show. A refusal only
+  // costs speed.
+  (void)madvise(memory, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
+  data_ = {static_cast<std::byte*>(memory), UnmapPages{bytes}};
+}
+
+void UnmapPages::operator()(std::byte* data) const {
+  munmap(data, static_cast<std::size_t>(bytes));
+}
+
+PackedWeights::PackedWeights(const LayerShape& shape)
+    : shape_(shape),
+      gemm1_(gemm1_strips(weight_format(shape.recipe), shape.hidden, shape.intermediate)),
+      gemm2_(gemm2_strips(weight_format(shape.recipe), shape.hidden, shape.intermediate)),
+      strips_(shape.pool_experts() * (gemm1_.bytes() + gemm2_.bytes())) {}
+
+void PackedWeights::pack(const LayerWeights& weights, std::int64_t rank) {
+  check_argument(static_cast<std::int64_t>(weights.experts.size()) == shape_.experts,
+                 "the weights have {} experts: the layer has {}", weights.experts.size(),
+                 shape_.experts);
+  check_argument(static_cast<std::int64_t>(weights.shared.size()) == shape_.shared_experts,
+                 "the weights have {} shared experts: the layer has {}", weights.shared.size(),
+                 shape_.shared_experts);
+  biases_.clear();
+  const std::int64_t routed = local_experts(shape_, rank);
+  for (std::int64_t local = 0; local < routed; ++local) {
+    const std::int64_t expert = expert_of(shape_, {rank, local});
+    pack_expert(weights.experts[static_cast<std::size_t>(expert)], local,
+                fmt::format("expert {}", expert));
+  }
+  for (std::int64_t s = 0; s < shape_.shared_experts; ++s) {
+    pack_expert(weights.shared[static_cast<std::size_t>(s)], shape_.experts_per_rank() + s,
+                fmt::format("shared expert {}", s));
+  }
+}
+
+void PackedWeights::pack_expert(const ExpertWeights& expert, std::int64_t pool_expert,
+                                const std::string& what) {
+  const std::int64_t h = shape_.hidden;
+  const std::int64_t i = shape_.intermediate;
+  const auto formatted = [&](const MatrixView& matrix, std::int64_t rows, std::int64_t columns,
+                             const char* name) {
+    const std::string full_name = what + ' ' + name;
+    check_matrix(matrix, rows, columns, full_name);
+    check_finite(matrix, full_name);
+    return FormattedMatrix(matrix, weight_format(shape_.recipe), full_name);
+  };
+  std::byte* out = strips_.data() + pool_expert * expert_bytes();
+  {
+    const FormattedMatrix gate = formatted(expert.gate, i, h, "gate");
+    const FormattedMatrix up = formatted(expert.up, i, h, "up");
+    for (std::int64_t strip = 0; strip < gemm1_.strips; ++strip) {
+      const std::int64_t row = strip * kHalfStripLanes;
+      pack_strip({{&gate.view(), row}, {&up.view(), row}}, gemm1_,
+                 out + strip * gemm1_.strip_bytes());
+    }
+  }
+  out += gemm1_.bytes();
+  const FormattedMatrix down = formatted(expert.down, h, i, "down");
+  for (std::int64_t strip = 0; strip < gemm2_.strips; ++strip) {
+    const std::int64_t row = strip * kStripLanes;
+    pack_strip({{&down.view(), row}, {&down.view(), row + kHalfStripLanes}}, gemm2_,
+               out + strip * gemm2_.strip_bytes());
+  }
+  pack_biases(expert, pool_expert, what);
+}
+
+void PackedWeights::pack_biases(const ExpertWeights& expert, std::int64_t pool_expert,
+                                const std::string& what) {
+  if (expert.gate_bias.empty() && expert.up_bias.empty() && expert.down_bias.empty()) return;
+  biases_.resize(static_cast<std::size_t>(bias_floats()), 0.0f);
+  float* gate = biases_.data() + pool_expert * bias_floats_per_expert();
+  float* up = gate + gemm1_.strips * kHalfStripLanes;
+  float* down = up + gemm1_.strips * kHalfStripLanes;
+  copy_bias(expert.gate_bias, shape_.intermediate, what + " gate bias", gate);
+  copy_bias(expert.up_bias, shape_.intermediate, what + " up bias", up);
+  copy_bias(expert.down_bias, shape_.hidden, what + " down bias", down);
+}
+
+PackedExpert PackedWeights::expert(std::int64_t pool_expert) const {
+  PackedExpert expert{};
+  expert.gemm1 = strips_.data() + pool_expert * expert_bytes();
+  expert.gemm2 = expert.gemm1 + gemm1_.bytes();
+  if (!biases_.empty()) {
+    expert.gate_bias = biases_.data() + pool_expert * bias_floats_per_expert();
+    expert.up_bias = expert.gate_bias + gemm1_.strips * kHalfStripLanes;
+    expert.down_bias = expert.up_bias + gemm1_.strips * kHalfStripLanes;
+  }
+  return expert;
+}
+
+}  // namespace megamoe

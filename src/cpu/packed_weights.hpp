@@ -1,0 +1,83 @@
+// A rank's experts in the order in which the CPU kernels read them (layout/weight_strips.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "megamoe/weights.hpp"
+
+#include "layout/shape.hpp"
+#include "layout/weight_strips.hpp"
+
+namespace megamoe {
+
+struct UnmapPages {
+  std::int64_t bytes = 0;
+  void operator()(std::byte* data) const;
+};
+
+/// Pages of private memory, in huge pages where the system gives them.
+class PageMemory {
+ public:
+  PageMemory() = default;
+  /// Zero-filled. Throws Error{out_of_memory} that names the bytes.
+  explicit PageMemory(std::int64_t bytes);
+
+  std::byte* data() const { return data_.get(); }
+  std::int64_t bytes() const { return data_.get_deleter().bytes; }
+
+ private:
+  std::unique_ptr<std::byte, UnmapPages> data_;
+};
+
+/// One expert as the engine uses it. Bias pointers are null where the layer has none; they are
+/// padded to whole strips.
+struct PackedExpert {
+  const std::byte* gemm1;
+  const std::byte* gemm2;
+  const float* gate_bias;
+  const float* up_bias;
+  const float* down_bias;
+};
+
+class PackedWeights {
+ public:
+  /// Memory for the pool experts of one rank: its routed experts, then the shared ones. All zero.
+  explicit PackedWeights(const LayerShape& shape);
+
+  /// Packs the experts of `rank` over what was there. Converts formats where the recipe asks for
+  /// it. Throws Error{invalid_argument, format, unsupported} naming expert and matrix; contents are
+  /// then undefined.
+  void pack(const LayerWeights& weights, std::int64_t rank);
+
+  PackedExpert expert(std::int64_t pool_expert) const;
+  StripShape gemm1_shape() const { return gemm1_; }
+  StripShape gemm2_shape() const { return gemm2_; }
+  std::int64_t expert_bytes() const { return gemm1_.bytes() + gemm2_.bytes(); }
+
+  /// Everything, for saving and loading: strips as bytes, biases as floats (empty without).
+  std::span<std::byte> strips() {
+    return {strips_.data(), static_cast<std::size_t>(strips_.bytes())};
+  }
+  std::vector<float>& biases() { return biases_; }
+  /// Floats that biases() has when there are any.
+  std::int64_t bias_floats() const { return shape_.pool_experts() * bias_floats_per_expert(); }
+
+ private:
+  std::int64_t bias_floats_per_expert() const {
+    return 2 * gemm1_.strips * kHalfStripLanes + gemm2_.strips * kStripLanes;
+  }
+  void pack_expert(const ExpertWeights& expert, std::int64_t pool_expert, const std::string& what);
+  void pack_biases(const ExpertWeights& expert, std::int64_t pool_expert, const std::string& what);
+
+  LayerShape shape_;
+  StripShape gemm1_;
+  StripShape gemm2_;
+  PageMemory strips_;
+  std::vector<float> biases_;
+};
+
+}  // namespace megamoe
