@@ -60,7 +60,8 @@ struct ActivateArguments {
   const float* up_bias;    ///< likewise
   const float* row_weights;
   ActivationRule rule;
-  float* activations;  ///< [rows][16 * strips]
+  float* activations;  ///< [rows][activation_stride], 16 * strips written
+  std::int64_t activation_stride;
 };
 
 /// One group of `columns` (at most 128) activations per row to E4M3 with a UE8M0 scale

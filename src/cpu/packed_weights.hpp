@@ -27,6 +27,7 @@ class PageMemory {
   explicit PageMemory(std::int64_t bytes);
 
   std::byte* data() const { return data_.get(); }
+  float* floats() const { return reinterpret_cast<float*>(data_.get()); }
   std::int64_t bytes() const { return data_.get_deleter().bytes; }
 
  private:
