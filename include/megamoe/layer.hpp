@@ -62,7 +62,30 @@ struct CallReport {
   std::int64_t flops = 0;         ///< 6 * H * I per row
 };
 
+class Layer;
 class LayerState;
+
+struct GraphOptions {
+  Execution execution = Execution::fused;
+  /// bf16 [max_tokens, H], the caller's: every replay writes its first rows.
+  std::span<BFloat16> y;
+};
+
+/// A call whose buffers are settled once: the arena's batch in, one y out. What may change between
+/// replays is read anew by each: x, ids, weights, the number of tokens, refreshed weights. Nothing
+/// is to be reset. Outlived by its Layer.
+class Graph {
+ public:
+  /// As Layer::forward on the batch of `tokens` tokens, tokens <= max_tokens; rows of y from
+  /// `tokens` on are untouched.
+  void replay(std::int64_t tokens);
+
+ private:
+  friend class Layer;
+  Graph(Layer& layer, const GraphOptions& options) : layer_(&layer), options_(options) {}
+  Layer* layer_;
+  GraphOptions options_;
+};
 
 /// A layer of a group. Construction is collective: every rank calls it, in the same order, and all
 /// compare shape, recipe and version first. Calls are collective too. Forward only: there are no
@@ -101,6 +124,10 @@ class Layer {
   /// stays usable. After Error{deadline}, {peer_lost} or {aborted} y is NaN and the group refuses
   /// further calls: make a new one.
   void forward(const Batch& batch, std::span<BFloat16> y, Execution execution = Execution::fused);
+
+  /// Settles execution and y for replays. Throws Error{invalid_argument} when y does not hold
+  /// max_tokens rows.
+  Graph graph(const GraphOptions& options);
 
   /// Replaces this rank's weights in place, keeping plan and arena. Not while a call runs.
   void refresh(const LayerWeights& weights);

@@ -23,4 +23,13 @@ constexpr std::int64_t max64(std::int64_t a, std::int64_t b) {
   return a > b ? a : b;
 }
 
+/// The part of [0, count) that member `index` of `size` takes: contiguous, and sizes differ by at most one.
+struct Share {
+  std::int64_t begin;
+  std::int64_t end;
+};
+constexpr Share share_of(std::int64_t count, std::int64_t index, std::int64_t size) {
+  return {count * index / size, count * (index + 1) / size};
+}
+
 }  // namespace megamoe

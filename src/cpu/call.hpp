@@ -95,13 +95,4 @@ struct CpuCall {
   }
 };
 
-/// The part of [0, count) that member `index` of `size` takes.
-struct Share {
-  std::int64_t begin;
-  std::int64_t end;
-};
-constexpr Share share_of(std::int64_t count, std::int64_t index, std::int64_t size) {
-  return {count * index / size, count * (index + 1) / size};
-}
-
 }  // namespace megamoe

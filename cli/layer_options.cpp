@@ -1,0 +1,111 @@
+#include "cli/layer_options.hpp"
+
+#include "base/check.hpp"
+#include "base/names.hpp"
+#include "cli/text.hpp"
+
+namespace megamoe::cli {
+namespace {
+
+/// An option whose text `parse` turns into a value; its errors are the command's.
+template <class Value, class Parse>
+CLI::Option* add_parsed(CLI::App& command, const std::string& name, Value& value,
+                        const Parse& parse, const std::string& help) {
+  return command
+      .add_option_function<std::string>(
+          name,
+          [&value, parse, name](const std::string& text) {
+            try {
+              value = parse(text);
+            } catch (const Error& error) {
+              throw CLI::ValidationError(name, error.what());
+            }
+          },
+          help)
+      ->type_name("");
+}
+
+ActivationFormat parse_activation_format(const std::string& text) {
+  if (text == "bf16") return ActivationFormat::bf16;
+  if (text == "fp8") return ActivationFormat::fp8;
+  fail(ErrorCode::invalid_argument, "unknown format of activations '{}': bf16 or fp8 is wanted",
+       text);
+}
+
+void add_sources(CLI::App& command, LayerRequest& layer) {
+  const std::string group = "Layer and input";
+  command
+      .add_option(
+          "--checkpoint", layer.checkpoint,
+          "Folder with config.json and model.safetensors; without it a layer is made from --seed")
+      ->group(group);
+  command.add_option("--layer", layer.layer, "Which layer of the checkpoint (default 0)")
+      ->group(group);
+  command
+      .add_option(
+          "--preset", layer.preset,
+          "Shape of a layer from the seed: demo, deepseek-v3, deepseek-v4-flash, deepseek-v4-pro, "
+          "qwen3-235b, gpt-oss-120b, mixtral-8x7b")
+      ->group(group);
+  add_parsed(command, "--hidden", layer.hidden, parse_count, "H, instead of the preset's")
+      ->group(group);
+  add_parsed(command, "--intermediate", layer.intermediate, parse_count, "I, likewise")
+      ->group(group);
+  add_parsed(command, "--experts", layer.experts, parse_count, "E, likewise")->group(group);
+  add_parsed(command, "--top-k", layer.top_k, parse_count, "Slots per token, likewise")
+      ->group(group);
+  command.add_option("--seed", layer.seed, "Of weights, x and routes (default 1)")->group(group);
+  command
+      .add_option(
+          "--input", layer.input,
+          "Safetensors file with hidden_states [T, H]; its tokens are shared out over the ranks")
+      ->group(group);
+  add_parsed(command, "--tokens", layer.tokens, parse_count,
+             "Tokens per rank, without --input (default 64)")
+      ->group(group);
+  add_parsed(command, "--activations", layer.activations, parse_activation_format,
+             "bf16 or fp8: the format of x, which with the weights' format names the recipe")
+      ->group(group);
+  add_parsed(command, "--recipe", layer.recipe, parse_recipe,
+             "fp8_fp4, fp8_fp8, bf16_bf16, bf16_fp4 or bf16_fp8, instead of --activations")
+      ->group(group);
+  command
+      .add_flag_callback(
+          "--no-shared-experts", [&layer] { layer.shared_experts = false; },
+          "Leave the shared experts out")
+      ->group(group);
+}
+
+}  // namespace
+
+std::shared_ptr<LayerOptionValues> add_layer_options(CLI::App& command) {
+  auto values = std::make_shared<LayerOptionValues>();
+  add_sources(command, values->layer);
+  const std::string group = "Ranks and workers";
+  add_parsed(command, "--ranks", values->layer.ranks, parse_count,
+             "Processes of the group (default 4)")
+      ->group(group);
+  add_parsed(command, "--workers", values->plan.workers, parse_count,
+             "Threads per rank (default: cores / ranks, at least 1)")
+      ->group(group);
+  add_parsed(command, "--k1-workers", values->plan.k1_workers, parse_count,
+             "Split: threads for dispatch and GEMM 1")
+      ->group(group);
+  add_parsed(command, "--k2-workers", values->plan.k2_workers, parse_count,
+             "Split: threads for GEMM 2")
+      ->group(group);
+  add_parsed(command, "--block-rows", values->plan.block_rows, parse_count,
+             "BLOCK_M: 16, 32, 64, 96, 128 or 192")
+      ->group(group);
+  add_parsed(command, "--instruction-set", values->plan.instruction_set, parse_instruction_set,
+             "scalar, avx2 or avx512 (default: the best there is)")
+      ->group(group);
+  command
+      .add_option("--timeout", values->timeout_s,
+                  "Seconds that any wait for another rank may take (default 30; 0 = for ever)")
+      ->check(CLI::NonNegativeNumber)
+      ->group(group);
+  return values;
+}
+
+}  // namespace megamoe::cli

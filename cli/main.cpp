@@ -1,0 +1,29 @@
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "megamoe/error.hpp"
+#include "megamoe/version.hpp"
+
+#include "cli/commands.hpp"
+
+int main(int argc, char** argv) {
+  CLI::App app("One mixture-of-experts layer, expert-parallel over many ranks, as one operation.",
+               "megamoe");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", megamoe::version());
+  const std::vector<std::pair<const char*, megamoe::cli::Command>> commands{
+      {"run", megamoe::cli::add_run(app)}, {"verify", megamoe::cli::add_verify(app)}};
+  CLI11_PARSE(app, argc, argv);
+  try {
+    for (const auto& [name, command] : commands) {
+      if (app.got_subcommand(name)) return command();
+    }
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "megamoe: {}\n", error.what());
+    return 2;
+  }
+  return 0;
+}

@@ -1,0 +1,147 @@
+#include "cli/rank_processes.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/check.hpp"
+
+namespace megamoe::cli {
+namespace {
+
+/// The head of a rank's part of the shared memory; report or error text, then the payload, follow.
+struct Mailbox {
+  std::int32_t written;  ///< 1 once status, code and length are valid
+  std::int32_t failed;
+  std::int32_t code;
+  std::uint32_t length;
+};
+constexpr std::int64_t kReportBytes = 256 * 1024;
+constexpr std::int64_t kHeadBytes = 4096;
+
+struct UnmapShared {
+  std::size_t bytes;
+  void operator()(std::byte* memory) const { munmap(memory, bytes); }
+};
+using SharedMemory = std::unique_ptr<std::byte, UnmapShared>;
+
+SharedMemory map_shared(std::int64_t bytes) {
+  const auto size = static_cast<std::size_t>(kHeadBytes + kReportBytes + bytes);
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    fail(ErrorCode::out_of_memory, "{} bytes for a rank's results are not to be had: {}", size,
+         std::strerror(errno));
+  }
+  return {static_cast<std::byte*>(memory), UnmapShared{size}};
+}
+
+Mailbox& mailbox(const SharedMemory& memory) {
+  return *reinterpret_cast<Mailbox*>(memory.get());
+}
+
+void post(const SharedMemory& memory, const std::optional<ErrorCode>& error,
+          const std::string& text) {
+  Mailbox& box = mailbox(memory);
+  box.failed = error ? 1 : 0;
+  box.code = error ? static_cast<std::int32_t>(*error) : 0;
+  box.length = static_cast<std::uint32_t>(std::min<std::size_t>(text.size(), kReportBytes));
+  std::memcpy(memory.get() + kHeadBytes, text.data(), box.length);
+  box.written = 1;
+}
+
+std::string text_of(const SharedMemory& memory) {
+  return {reinterpret_cast<const char*>(memory.get() + kHeadBytes), mailbox(memory).length};
+}
+
+/// Waits for every child, in whatever order they end.
+std::vector<int> wait_for_all(const std::vector<pid_t>& children) {
+  std::vector<int> status(children.size(), 0);
+  for (std::size_t rank = 0; rank < children.size(); ++rank) {
+    while (waitpid(children[rank], &status[rank], 0) < 0 && errno == EINTR) {
+    }
+  }
+  return status;
+}
+
+/// Throws the first cause, if any rank failed.
+void report_failures(const std::vector<SharedMemory>& memories, const std::vector<int>& status) {
+  std::optional<Error> follower;
+  for (std::size_t rank = 0; rank < memories.size(); ++rank) {
+    if (WIFSIGNALED(status[rank])) {
+      fail(ErrorCode::peer_lost, "rank {} was killed by signal {} ({})", rank,
+           WTERMSIG(status[rank]), strsignal(WTERMSIG(status[rank])));
+    }
+    const Mailbox& box = mailbox(memories[rank]);
+    if (box.written == 0) {
+      fail(ErrorCode::peer_lost, "rank {} ended with exit code {} and without a result", rank,
+           WEXITSTATUS(status[rank]));
+    }
+    if (box.failed == 0) continue;
+    const Error error(static_cast<ErrorCode>(box.code), text_of(memories[rank]));
+    const bool follows = error.code() == ErrorCode::aborted || error.code() == ErrorCode::peer_lost;
+    if (!follows) throw error;
+    if (!follower) follower = error;
+  }
+  if (follower) throw *follower;
+}
+
+}  // namespace
+
+std::vector<RankOutcome> run_ranks(
+    std::int64_t ranks, const std::vector<std::int64_t>& payload_bytes,
+    const std::function<std::string(std::int64_t, std::span<std::byte>)>& work) {
+  std::vector<SharedMemory> memories;
+  for (std::int64_t bytes : payload_bytes) memories.push_back(map_shared(bytes));
+  std::fflush(nullptr);  // else children print what the parent had buffered
+  const pid_t parent = getpid();
+  std::vector<pid_t> children;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    const pid_t child = fork();
+    if (child < 0) {
+      const int why = errno;
+      for (pid_t other : children) kill(other, SIGKILL);
+      wait_for_all(children);
+      fail(ErrorCode::io, "rank {} could not be started: {}", rank, std::strerror(why));
+    }
+    if (child > 0) {
+      children.push_back(child);
+      continue;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // no rank outlives the command
+    if (getppid() != parent) _exit(1);
+    const SharedMemory& memory = memories[static_cast<std::size_t>(rank)];
+    try {
+      std::byte* payload = memory.get() + kHeadBytes + kReportBytes;
+      const std::string report = work(
+          rank, {payload, static_cast<std::size_t>(payload_bytes[static_cast<std::size_t>(rank)])});
+      post(memory, std::nullopt, report);
+    } catch (const Error& error) {
+      post(memory, error.code(), error.what());
+    } catch (const std::exception& error) {
+      post(memory, ErrorCode::internal, error.what());
+    }
+    std::fflush(nullptr);
+    _exit(mailbox(memory).failed);
+  }
+  report_failures(memories, wait_for_all(children));
+
+  std::vector<RankOutcome> outcomes;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    const SharedMemory& memory = memories[static_cast<std::size_t>(rank)];
+    const std::byte* payload = memory.get() + kHeadBytes + kReportBytes;
+    outcomes.push_back(
+        {text_of(memory), {payload, payload + payload_bytes[static_cast<std::size_t>(rank)]}});
+  }
+  return outcomes;
+}
+
+}  // namespace megamoe::cli

@@ -1,0 +1,115 @@
+#include <cstdio>
+#include <fstream>
+#include <optional>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/check.hpp"
+#include "base/names.hpp"
+#include "checkpoint/safetensors.hpp"
+#include "cli/commands.hpp"
+#include "cli/layer_options.hpp"
+#include "cli/report.hpp"
+
+namespace megamoe::cli {
+namespace {
+
+struct RunOptions {
+  std::shared_ptr<LayerOptionValues> layer;
+  std::string execution = "fused";
+  std::string backend = "auto";
+  std::string output;
+  std::string json;
+  std::int64_t calls = 3;
+  bool verify = true;
+  bool explain = false;
+};
+
+void write_output(const std::string& path, const std::vector<float>& y, std::int64_t hidden) {
+  const auto bytes = std::as_bytes(std::span(y));
+  write_safetensors(path, {{"output",
+                            Dtype::f32,
+                            {static_cast<std::int64_t>(y.size()) / hidden, hidden},
+                            {bytes.data(), bytes.size()}}});
+  fmt::print("wrote {}: output [{}, {}] f32\n", path, static_cast<std::int64_t>(y.size()) / hidden,
+             hidden);
+}
+
+void write_json(const std::string& path, const nlohmann::json& document) {
+  std::ofstream file(path);
+  file << document.dump(2) << '\n';
+  file.close();
+  if (!file)
+    fail(ErrorCode::io, "{} could not be written: is the folder there and writable?", path);
+  fmt::print("wrote {}\n", path);
+}
+
+void print_check(const Check& check) {
+  fmt::print(
+      "against the f64 reference, {} of {} tokens: relative L2 {:.2e} (at most {:.0e}), symmetric "
+      "difference {:.1e}: {}\n",
+      check.tokens, check.of, check.relative_l2, check.tolerance, check.symmetric_difference,
+      check.passed() ? "right" : "WRONG");
+}
+
+int run(const RunOptions& options) {
+  if (options.backend == "cuda") {
+    fail(ErrorCode::unsupported,
+         "backend cuda does not have recipe, ranks and executions on the command line yet: use "
+         "--backend cpu");
+  }
+  const LayerSource source(options.layer->layer);
+  const LayerConfig& config = source.config();
+  const Execution execution = parse_execution(options.execution);
+  fmt::print("{}: H {} I {} E {} (+{} shared) k {}, {}, {}; {} on {} rank processes, backend cpu\n",
+             source.description(), config.hidden, config.intermediate, config.experts,
+             config.shared_experts, config.top_k, name_of(config.recipe),
+             name_of(config.activation), options.execution, source.ranks());
+  std::fflush(stdout);
+
+  const RunResult result = run_layer(source, {.executions = {execution},
+                                              .layer = options.layer->plan,
+                                              .calls = options.calls,
+                                              .deadline = options.layer->deadline()});
+  const ExecutionResult& run = result.executions.front();
+  if (options.explain) fmt::print("\nrank 0's plan\n{}\n", result.plans.front());
+  fmt::print("\n{}\n{}", rank_table(run.reports), summary(run.reports));
+  std::optional<Check> check;
+  if (options.verify) {
+    check = Verifier(source).check(run.y);
+    print_check(*check);
+  }
+  if (!options.output.empty()) write_output(options.output, run.y, config.hidden);
+  if (!options.json.empty())
+    write_json(options.json, to_json(source, run, check ? &*check : nullptr));
+  return check && !check->passed() ? 1 : 0;
+}
+
+}  // namespace
+
+Command add_run(CLI::App& app) {
+  CLI::App& command = *app.add_subcommand("run", "Run one layer over rank processes");
+  auto options = std::make_shared<RunOptions>();
+  options->layer = add_layer_options(command);
+  command.add_option("--execution", options->execution, "fused, split or staged (default fused)")
+      ->check(CLI::IsMember({"fused", "split", "staged"}));
+  command.add_option("--backend", options->backend, "auto, cpu or cuda (default auto)")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  command.add_option("--calls", options->calls, "Calls to make; the fastest is shown (default 3)")
+      ->check(CLI::Range(1, 1000000));
+  command.add_flag("!--no-verify", options->verify, "Skip the comparison with the f64 reference");
+  command.add_flag("--explain", options->explain, "Print the plan");
+  command.add_option("--output", options->output,
+                     "Write y as tensor `output` (f32) of a safetensors file");
+  command.add_option("--json", options->json, "Write the figures as JSON");
+  command.footer(
+      "Examples:\n"
+      "  megamoe run\n"
+      "  megamoe run --checkpoint DIR --layer 0 --input x.safetensors --ranks 4 --output "
+      "y.safetensors\n"
+      "  megamoe run --preset mixtral-8x7b --tokens 4 --ranks 2 --execution split --explain");
+  return [options] { return run(*options); };
+}
+
+}  // namespace megamoe::cli

@@ -1,0 +1,72 @@
+#include "cli/text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.hpp"
+
+namespace megamoe::cli {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, std::int64_t>, 10> kUnits{
+    {{"", 1},
+     {"k", 1000},
+     {"M", 1000 * 1000},
+     {"G", 1000 * 1000 * 1000},
+     {"K", 1000},
+     {"Ki", 1024},
+     {"Mi", 1024 * 1024},
+     {"Gi", 1024 * 1024 * 1024},
+     {"ki", 1024},
+     {"m", 1000 * 1000}}};
+
+}  // namespace
+
+std::int64_t parse_count(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  std::string_view unit(end);
+  if (!unit.empty() && unit.back() == 'B') unit.remove_suffix(1);
+  for (const auto& [name, factor] : kUnits) {
+    if (end == text.c_str() || name != unit) continue;
+    const double scaled = value * static_cast<double>(factor);
+    if (scaled >= 0 && scaled < 9e15 &&
+        scaled == static_cast<double>(static_cast<std::int64_t>(scaled))) {
+      return static_cast<std::int64_t>(scaled);
+    }
+  }
+  fail(ErrorCode::invalid_argument,
+       "'{}' is no count: a whole number is wanted, as in 64, 4k or 2GiB", text);
+}
+
+std::string Table::str() const {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows_) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  }
+  std::string text;
+  for (const auto& row : rows_) {
+    std::string line;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      line += c == 0 ? fmt::format("{:<{}}", row[c], widths[c])
+                     : fmt::format("  {:>{}}", row[c], widths[c]);
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+  }
+  return text;
+}
+
+std::string duration(std::int64_t ns) {
+  const double us = static_cast<double>(ns) / 1000;
+  if (us < 1000) return fmt::format("{:.3g} us", us);
+  if (us < 1e6) return fmt::format("{:.3g} ms", us / 1000);
+  return fmt::format("{:.3g} s", us / 1e6);
+}
+
+}  // namespace megamoe::cli

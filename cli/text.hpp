@@ -1,0 +1,28 @@
+// Numbers and tables as people read them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace megamoe::cli {
+
+/// "64", "4k", "2M": k, M, G are powers of 1000, Ki, Mi, Gi of 1024, an optional B is ignored.
+/// Throws Error{invalid_argument}.
+std::int64_t parse_count(const std::string& text);
+
+/// A table with a header row; the first column is left-aligned, the others right.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  std::string str() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// Nanoseconds as microseconds or milliseconds with three significant digits: "87.1 us".
+std::string duration(std::int64_t ns);
+
+}  // namespace megamoe::cli

@@ -1,0 +1,84 @@
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/names.hpp"
+#include "cli/commands.hpp"
+#include "cli/layer_options.hpp"
+#include "cli/report.hpp"
+#include "cli/text.hpp"
+#include "cpu/kernels.hpp"
+
+namespace megamoe::cli {
+namespace {
+
+std::vector<InstructionSet> instruction_sets(const LayerOptions& plan) {
+  if (plan.instruction_set) return {*plan.instruction_set};
+  std::vector<InstructionSet> sets;
+  for (InstructionSet set :
+       {InstructionSet::avx512, InstructionSet::avx2, InstructionSet::scalar}) {
+    if (has_instruction_set(set)) sets.push_back(set);
+  }
+  return sets;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+int verify(const LayerOptionValues& values) {
+  const LayerSource source(values.layer);
+  fmt::print("{}: {}, {} tokens over {} rank processes\n", source.description(),
+             name_of(source.config().recipe), source.total_tokens(), source.ranks());
+  std::fflush(stdout);
+  bool all_right = true;
+  // Ranks are forked before the reference runs, and each set needs its own processes: bits depend
+  // on it.
+  std::vector<std::pair<InstructionSet, RunResult>> runs;
+  for (InstructionSet set : instruction_sets(values.plan)) {
+    LayerOptions plan = values.plan;
+    plan.instruction_set = set;
+    runs.emplace_back(
+        set,
+        run_layer(source, {.executions = {Execution::fused, Execution::split, Execution::staged},
+                           .layer = plan,
+                           .deadline = values.deadline()}));
+  }
+  const Verifier verifier(source);
+  Table table(
+      {"backend", "kernels", "execution", "relative L2", "at most", "symmetric diff", "bits", ""});
+  for (const auto& [set, result] : runs) {
+    for (const ExecutionResult& execution : result.executions) {
+      const Check check = verifier.check(execution.y);
+      const bool same = same_bits(execution.y, result.executions.front().y);
+      const bool right = check.passed() && same;
+      all_right = all_right && right;
+      table.add({"cpu", std::string(name_of(set)), std::string(name_of(execution.execution)),
+                 fmt::format("{:.2e}", check.relative_l2), fmt::format("{:.0e}", check.tolerance),
+                 fmt::format("{:.1e}", check.symmetric_difference), same ? "as fused" : "DIFFER",
+                 right ? "right" : "WRONG"});
+    }
+  }
+  fmt::print("{}", table.str());
+  return all_right ? 0 : 1;
+}
+
+}  // namespace
+
+Command add_verify(CLI::App& app) {
+  CLI::App& command = *app.add_subcommand(
+      "verify",
+      "Run one layer through every execution and instruction set against the f64 reference");
+  auto values = add_layer_options(command);
+  command.footer(
+      "Exit code: 0 if every row is right, 1 if not, 2 for an error.\n"
+      "Examples:\n"
+      "  megamoe verify\n"
+      "  megamoe verify --checkpoint DIR --layer 3 --input x.safetensors --activations fp8");
+  return [values] { return verify(*values); };
+}
+
+}  // namespace megamoe::cli

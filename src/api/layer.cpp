@@ -1,0 +1,207 @@
+#include "megamoe/layer.hpp"
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include <sched.h>
+
+#include "api/group_state.hpp"
+#include "api/layer_identity.hpp"
+#include "api/packed_file.hpp"
+#include "base/check.hpp"
+#include "cpu/convert.hpp"
+#include "cpu/engine.hpp"
+#include "plan/plan.hpp"
+
+namespace megamoe {
+namespace {
+
+/// Cores that this process may use, shared among the ranks of its host.
+std::int64_t cores_per_rank(std::int64_t ranks) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const std::int64_t cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  return max64(1, cores / ranks);
+}
+
+Plan plan_for(const LayerConfig& config, const Group& group, const LayerOptions& options) {
+  const CpuMachine machine{cores_per_rank(group.ranks()),
+                           options.instruction_set.value_or(best_instruction_set())};
+  vector_kernels(machine.instruction_set);  // refuses a set that the machine lacks
+  return make_plan(config, group.ranks(), machine,
+                   {.workers = options.workers,
+                    .k1_workers = options.k1_workers,
+                    .k2_workers = options.k2_workers,
+                    .block_rows = options.block_rows});
+}
+
+/// Runs a local step of a collective construction; if it fails at any rank, every rank throws.
+template <class Step>
+auto agreed_step(Communicator& communicator, std::string_view what, const Step& step) {
+  std::optional<decltype(step())> result;
+  std::exception_ptr own;
+  std::string failure;
+  try {
+    result.emplace(step());
+  } catch (const std::exception& error) {
+    own = std::current_exception();
+    failure = error.what();
+  }
+  try {
+    agree_on_success(communicator, failure, what);
+  } catch (const Error&) {
+    if (own) std::rethrow_exception(own);
+    throw;
+  }
+  return std::move(*result);
+}
+
+}  // namespace
+
+class LayerState {
+ public:
+  template <class Fill>
+  LayerState(const LayerConfig& config, const Group& group, const LayerOptions& options,
+             const Fill& fill)
+      : group_(group), plan_(agreed_step(communicator(), "making a layer", [&] {
+          return plan_for(config, group, options);
+        })) {
+    compare_identities(communicator(), plan_);
+    weights_ = agreed_step(communicator(), "packing weights", [&] {
+      auto weights = std::make_unique<PackedWeights>(plan_.shape);
+      fill(*weights, plan_);
+      return weights;
+    });
+    arena_ = group_.state().arena(plan_.shape);
+    engine_.emplace(plan_, arena_, group_.state().pool(plan_.threads()), *weights_,
+                    group_.state().next_layer());
+  }
+
+  Communicator& communicator() const { return group_.state().communicator(); }
+  const Plan& plan() const { return plan_; }
+  const Arena& arena() const { return *arena_; }
+  PackedWeights& weights() { return *weights_; }
+  int rank() const { return group_.rank(); }
+
+  void forward(const EngineInput& input) { report_ = engine_->forward(input); }
+  const CallReport& report() const { return report_; }
+
+ private:
+  Group group_;
+  Plan plan_;
+  std::unique_ptr<PackedWeights> weights_;
+  std::shared_ptr<Arena> arena_;
+  std::optional<Engine> engine_;
+  CallReport report_;
+};
+
+Layer::Layer(const LayerConfig& config, const LayerWeights& weights, const Group& group,
+             const LayerOptions& options)
+    : state_(std::make_unique<LayerState>(
+          config, group, options,
+          [&](PackedWeights& packed, const Plan&) { packed.pack(weights, group.rank()); })) {}
+
+Layer::Layer(const LayerConfig& config, const std::filesystem::path& packed, const Group& group,
+             const LayerOptions& options)
+    : state_(std::make_unique<LayerState>(config, group, options,
+                                          [&](PackedWeights& into, const Plan& plan) {
+                                            load_packed_file(packed, plan, group.rank(), into);
+                                          })) {}
+
+Layer::Layer(Layer&&) noexcept = default;
+Layer& Layer::operator=(Layer&&) noexcept = default;
+Layer::~Layer() = default;
+
+Batch Layer::batch(std::int64_t tokens) const {
+  const LayerConfig& config = state_->plan().config;
+  check_argument(
+      tokens >= 0 && tokens <= config.max_tokens,
+      "a batch of {} tokens at rank {}: 0 to max_tokens = {} are wanted; make the layer with a "
+      "larger max_tokens, or call it several times",
+      tokens, state_->rank(), config.max_tokens);
+  const Arena& arena = state_->arena();
+  const auto size = [](std::int64_t count) { return static_cast<std::size_t>(count); };
+  Batch batch;
+  batch.tokens = tokens;
+  batch.x = {arena.mine<std::byte>(RegionId::x),
+             size(tokens * x_row_bytes(config.recipe, config.hidden))};
+  batch.x_scales = {arena.mine<std::byte>(RegionId::x_scales),
+                    size(tokens * x_scale_row_bytes(config.recipe, config.hidden))};
+  batch.experts = {arena.mine<std::int64_t>(RegionId::expert_ids), size(tokens * config.top_k)};
+  batch.weights = {arena.mine<float>(RegionId::expert_weights), size(tokens * config.top_k)};
+  return batch;
+}
+
+void Layer::forward(const Batch& batch, std::span<BFloat16> y, Execution execution) {
+  const LayerConfig& config = state_->plan().config;
+  const Batch own = this->batch(batch.tokens);
+  check_argument(batch.experts.data() == own.experts.data(),
+                 "the batch is not of this layer: fill and pass what Layer::batch returned");
+  const auto values = static_cast<std::size_t>(batch.tokens * config.hidden);
+  check_argument(batch.x_bf16.data() == nullptr || batch.x_bf16.size() == values,
+                 "x_bf16 has {} values: {} tokens of {} are {}", batch.x_bf16.size(), batch.tokens,
+                 config.hidden, values);
+  check_argument(y.size() == values, "y has {} values: {} tokens of {} are {}", y.size(),
+                 batch.tokens, config.hidden, values);
+  state_->forward({.tokens = batch.tokens,
+                   .x_bf16 = batch.x_bf16.data(),
+                   .y = y.data(),
+                   .execution = execution});
+}
+
+Graph Layer::graph(const GraphOptions& options) {
+  const LayerConfig& config = state_->plan().config;
+  check_argument(static_cast<std::int64_t>(options.y.size()) == config.max_tokens * config.hidden,
+                 "y of a graph has {} values: max_tokens {} of {} are wanted", options.y.size(),
+                 config.max_tokens, config.hidden);
+  return Graph(*this, options);
+}
+
+void Graph::replay(std::int64_t tokens) {
+  const Batch batch = layer_->batch(tokens);
+  layer_->forward(batch,
+                  options_.y.first(static_cast<std::size_t>(tokens * layer_->config().hidden)),
+                  options_.execution);
+}
+
+void Layer::refresh(const LayerWeights& weights) {
+  state_->weights().pack(weights, state_->rank());
+}
+
+void Layer::save_packed(const std::filesystem::path& file) const {
+  save_packed_file(file, state_->plan(), state_->rank(), state_->weights());
+}
+
+const LayerConfig& Layer::config() const {
+  return state_->plan().config;
+}
+std::string Layer::explain() const {
+  return state_->plan().explain();
+}
+const CallReport& Layer::report() const {
+  return state_->report();
+}
+
+void convert_x(Recipe recipe, std::int64_t hidden, std::span<const BFloat16> x,
+               std::span<std::byte> values, std::span<std::byte> scales) {
+  check_argument(hidden >= 1 && static_cast<std::int64_t>(x.size()) % hidden == 0,
+                 "x has {} values: whole rows of {} are wanted", x.size(), hidden);
+  const std::int64_t tokens = static_cast<std::int64_t>(x.size()) / hidden;
+  const std::int64_t row_bytes = x_row_bytes(recipe, hidden);
+  const std::int64_t scale_bytes = x_scale_row_bytes(recipe, hidden);
+  check_argument(static_cast<std::int64_t>(values.size()) == tokens * row_bytes &&
+                     static_cast<std::int64_t>(scales.size()) == tokens * scale_bytes,
+                 "values have {} bytes and scales {}: {} and {} are wanted for {} tokens",
+                 values.size(), scales.size(), tokens * row_bytes, tokens * scale_bytes, tokens);
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    convert_x_row(recipe, hidden, x.data() + t * hidden, values.data() + t * row_bytes,
+                  scales.data() + t * scale_bytes);
+  }
+}
+
+const char* version() {
+  return MEGAMOE_VERSION;
+}
+
+}  // namespace megamoe
