@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "symmetric/wait.hpp"
@@ -17,10 +18,11 @@ struct Arrival {
 /// words[r][s] is written by rank s (release, system scope) in the arena of rank r and read by rank
 /// r (acquire): layer << 32 | call. Since a rank can pass barrier n only when all have arrived, a
 /// word is never more than one arrival ahead of its reader, and a word that names this call with
-/// another layer is a mismatch.
+/// another layer is a mismatch. Zero, the state at creation, is "call 0": nobody has arrived.
 class GroupBarrier {
  public:
-  /// words[r]: the R signal words of rank r for this barrier, in this address space.
+  /// name: a literal. words[r]: the R signal words of rank r for this barrier, in this address
+  /// space.
   GroupBarrier(std::string_view name, int rank, std::vector<std::uint64_t*> words);
 
   /// Arrives at all ranks, then waits for all. Everything written before by any rank is visible
@@ -29,6 +31,8 @@ class GroupBarrier {
   void arrive_and_wait(const Arrival& arrival, const Waiter& waiter, FaultBoard& faults) const;
 
  private:
+  void wait_for(int peer, const Arrival& arrival, const Waiter& waiter, FaultBoard& faults) const;
+
   std::string_view name_;
   int rank_;
   std::vector<std::uint64_t*> words_;

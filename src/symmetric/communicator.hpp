@@ -13,6 +13,8 @@
 
 #include "megamoe/group.hpp"
 
+#include "symmetric/host_memory.hpp"
+
 namespace megamoe {
 
 /// Memory of the same size at every rank, each part mapped into this process. Zero-filled when
@@ -38,7 +40,7 @@ class Communicator {
 
   /// Collective: the payloads of all ranks in rank order. Sizes may differ.
   /// Throws Error{deadline} that names the ranks that did not come and `what` they were waited for;
-  /// Error{peer_lost}.
+  /// Error{peer_lost}. The first such failure is the group's: every later call throws it too.
   virtual std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> payload,
                                                          std::string_view what) = 0;
 
@@ -53,12 +55,15 @@ class Communicator {
 };
 
 /// A group whose ranks are threads of this process: entry r is the handle for the thread that plays
-/// rank r.
-std::vector<std::shared_ptr<Communicator>> make_thread_group(int ranks,
-                                                             const GroupOptions& options);
+/// rank r. A rank has left when the last copy of its handle is gone.
+/// memory: what allocate() asks whether the host can hold the parts of all ranks.
+std::vector<std::shared_ptr<Communicator>> make_thread_group(
+    int ranks, const GroupOptions& options, MemorySource memory = available_host_memory);
 
-/// A group whose ranks are processes of this host.
-/// Collective. Throws Error{deadline} that names the ranks that did not join.
-std::shared_ptr<Communicator> join_process_group(const ProcessGroupOptions& options);
+/// A group whose ranks are processes of this host, one rank per process.
+/// Collective. Throws Error{deadline} that names the ranks that did not join, Error{mismatch} when
+/// ranks disagree on the group's size or version or two claim the same rank.
+std::shared_ptr<Communicator> join_process_group(const ProcessGroupOptions& options,
+                                                 MemorySource memory = available_host_memory);
 
 }  // namespace megamoe

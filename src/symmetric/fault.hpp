@@ -14,13 +14,12 @@ namespace megamoe {
 /// One per arena, in its first bytes. All-zero means no fault. The record of rank 0's arena holds
 /// the first cause of the whole group; the abort words of all arenas only say that there is one.
 struct alignas(64) FaultRegion {
-  std::uint32_t abort;  // polled by this rank's waits: 0, or 1 from when the record is complete
-  std::uint32_t
-      claimed;           // compare-exchange 0 -> 1 elects the writer of the record (rank 0's arena)
-  std::uint32_t code;    // ErrorCode
-  std::int32_t rank;     // who raised it
-  std::uint32_t length;  // of message
-  char message[492];     // UTF-8, cut to fit
+  std::uint32_t abort;    // polled by this rank's waits: 0, or 1 from when the record is complete
+  std::uint32_t claimed;  // compare-exchange 0 -> 1 elects the writer of the record
+  std::uint32_t code;     // ErrorCode
+  std::int32_t rank;      // who raised it
+  std::uint32_t length;   // of message; written last, with release: not 0 says that all is written
+  char message[492];      // UTF-8, cut to fit
 };
 static_assert(sizeof(FaultRegion) == 512);
 

@@ -3,19 +3,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "symmetric/communicator.hpp"
 #include "symmetric/fault.hpp"
 
 namespace megamoe {
-
-/// What is waited for, for the message of the error.
-struct WaitName {
-  std::string_view role;    ///< who waits: "barrier A", "GEMM 1", ...
-  std::string_view signal;  ///< the region or word: "block arrival", ...
-  std::int64_t index = 0;   ///< which of them
-};
 
 /// What one look at a signal showed.
 struct Observation {
@@ -24,11 +19,25 @@ struct Observation {
   std::uint64_t wanted;
 };
 
+/// Whose work a wait depends on. A rank may leave as soon as its own part of a call is done, so
+/// only a wait for a signal that peers write may take a peer's absence as a fault.
+enum class WaitsFor { this_rank, peers };
+
+/// What is waited for, for the message of the error.
+struct WaitName {
+  std::string_view role;    ///< who waits: "barrier A", "GEMM 1", ...
+  std::string_view signal;  ///< the region or word: "block arrival", ...
+  std::int64_t index = 0;   ///< which of them
+  WaitsFor on = WaitsFor::this_rank;
+  /// Says signal, wanted and seen in words; null: "SIGNAL [INDEX]: wanted N, seen N".
+  std::string (*describe)(const WaitName&, const Observation&) = nullptr;
+};
+
 /// Waits of one rank. Thread-safe; made once per arena.
 ///
 /// A wait spins for some microseconds, then yields, then sleeps in short steps; every step polls
-/// the abort word, and every few milliseconds it asks whether a peer is lost. A wait that expires,
-/// or sees a lost peer, raises the fault for the whole group and throws it.
+/// the abort word, and a wait for peers asks every few milliseconds whether one is lost. A wait
+/// that expires, or sees a lost peer, raises the fault for the whole group and throws it.
 class Waiter {
  public:
   using Clock = std::chrono::steady_clock;
@@ -58,12 +67,19 @@ class Waiter {
   class Patience {
    public:
     Patience(const Waiter& waiter, Clock::time_point count_from);
+    /// After a failed look.
     void step(const WaitName& name, const Observation& now);
 
    private:
+    void watch_peers(Clock::time_point time);
+    void back_off(Clock::time_point time) const;
+    [[noreturn]] void give_up(ErrorCode code, std::string_view message) const;
+
     const Waiter& waiter_;
+    Clock::time_point first_look_;
     Clock::time_point count_from_;
     Clock::time_point next_liveness_;
+    std::optional<std::string> lost_;  // seen lost before the last look
     std::int64_t steps_ = 0;
   };
 
