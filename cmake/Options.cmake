@@ -2,6 +2,8 @@
 add_library(megamoe_options INTERFACE)
 target_compile_options(megamoe_options INTERFACE
   -Wall -Wextra
+  # Designated initialisers leave out what has a default: that is what they are for.
+  -Wno-missing-field-initializers
   # Bits must not depend on whether a compiler fuses a multiply and an add: code that wants an fma says so.
   -ffp-contract=off)
 if(MEGAMOE_WERROR)

@@ -42,7 +42,7 @@ std::string human_bytes(std::int64_t bytes) {
     value /= 1024;
     ++unit;
   }
-  return fmt::format(unit == 0 ? "{:.0f} {}" : "{:.1f} {}", value, units[unit]);
+  return fmt::format("{:.{}f} {}", value, unit == 0 ? 0 : 1, units[unit]);
 }
 
 }  // namespace
