@@ -28,6 +28,10 @@ class SymmetricMemory {
   virtual std::byte* base(int rank) const = 0;
 };
 
+/// The most that one rank contributes to an all_gather: it is for what ranks agree on, not for
+/// data.
+inline constexpr std::int64_t kMaxPayloadBytes = std::int64_t{1} << 20;
+
 /// One rank's handle on its group. Collective calls are made by all ranks, in the same order; each
 /// rank uses its handle from one thread at a time (`lost` may be called from any thread).
 class Communicator {
@@ -40,7 +44,8 @@ class Communicator {
 
   /// Collective: the payloads of all ranks in rank order. Sizes may differ.
   /// Throws Error{deadline} that names the ranks that did not come and `what` they were waited for;
-  /// Error{peer_lost}. The first such failure is the group's: every later call throws it too.
+  /// Error{peer_lost}; Error{mismatch} when ranks came to different calls. The first such failure
+  /// is the group's: every rank throws it, and every later call throws it too.
   virtual std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> payload,
                                                          std::string_view what) = 0;
 

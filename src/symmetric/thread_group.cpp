@@ -5,15 +5,17 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "symmetric/collective.hpp"
 #include "symmetric/communicator.hpp"
+#include "symmetric/deadline.hpp"
 #include "symmetric/mapping.hpp"
-#include "symmetric/rank_list.hpp"
 
 namespace megamoe {
 namespace {
 
 /// What one rank brings to a meeting.
 struct Contribution {
+  std::string call;
   std::vector<std::byte> payload;
   std::optional<MemoryRequest> request;
   std::shared_ptr<Mapping> mapping;
@@ -21,6 +23,10 @@ struct Contribution {
 };
 using Contributions = std::vector<Contribution>;
 
+// News wakes those who wait; this only bounds one wait on the clock.
+constexpr auto kWakeEvery = std::chrono::hours(1);
+
+/// Where the ranks meet. Any thread.
 class Hub {
  public:
   Hub(int ranks, std::chrono::nanoseconds deadline, MemorySource memory)
@@ -37,17 +43,18 @@ class Hub {
   std::shared_ptr<const Contributions> meet(int rank, Contribution contribution,
                                             std::string_view what) {
     std::unique_lock lock(mutex_);
-    const auto start = std::chrono::steady_clock::now();
+    const Deadline deadline(deadline_);
+    contribution.call = what;
     const auto meeting = meeting_;
     come(*meeting, rank, std::move(contribution));
     while (!meeting->complete) {
       if (!failure_) failure_ = find_lost(*meeting, what);
-      if (!failure_ && expired(start)) failure_ = late(*meeting, what);
+      if (!failure_ && deadline.expired()) failure_ = late(*meeting, what);
       if (failure_) {
         changed_.notify_all();
         throw *failure_;
       }
-      wait(lock, start);
+      changed_.wait_for(lock, std::chrono::milliseconds(deadline.milliseconds_left(kWakeEvery)));
     }
     return {meeting, &meeting->contributions};
   }
@@ -83,20 +90,22 @@ class Hub {
     meeting.contributions[r] = std::move(contribution);
     meeting.came[r] = true;
     if (++meeting.count < meeting.came.size()) return;
-    meeting.complete = true;
+    failure_ = check_calls(meeting.contributions);
+    meeting.complete = !failure_;
     meeting_ = std::make_shared<Meeting>(ranks());
     changed_.notify_all();
   }
 
-  bool expired(std::chrono::steady_clock::time_point start) const {
-    return deadline_.count() != 0 && std::chrono::steady_clock::now() - start >= deadline_;
-  }
-
-  void wait(std::unique_lock<std::mutex>& lock, std::chrono::steady_clock::time_point start) {
-    // A wait of a day cannot overflow the clock, and waking once a day costs nothing.
-    constexpr std::chrono::nanoseconds day = std::chrono::hours(24);
-    const bool ends = deadline_.count() != 0 && deadline_ < day;
-    changed_.wait_until(lock, start + (ends ? deadline_ : day));
+  /// What ranks agree on when the last one has come: nothing, or that they came to different calls.
+  static std::optional<Error> check_calls(const Contributions& contributions) {
+    try {
+      for (std::size_t r = 0; r < contributions.size(); ++r) {
+        check_same_call(contributions[0].call, static_cast<int>(r), contributions[r].call);
+      }
+    } catch (const Error& error) {
+      return error;
+    }
+    return std::nullopt;
   }
 
   std::optional<Error> find_lost(const Meeting& meeting, std::string_view what) const {
@@ -115,11 +124,7 @@ class Hub {
     for (std::size_t r = 0; r < left_.size(); ++r) {
       if (!meeting.came[r]) ranks.push_back(static_cast<int>(r));
     }
-    return Error(
-        ErrorCode::deadline,
-        fmt::format("{} did not come within {:.1f} s to {}: raise the deadline if it "
-                    "needs longer",
-                    name_ranks(ranks), std::chrono::duration<double>(deadline_).count(), what));
+    return {ErrorCode::deadline, describe_late(ranks, deadline_, what)};
   }
 
   const std::chrono::nanoseconds deadline_;
@@ -154,6 +159,7 @@ class ThreadCommunicator final : public Communicator {
 
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> payload,
                                                  std::string_view what) override {
+    check_payload(payload);
     Contribution mine;
     mine.payload.assign(payload.begin(), payload.end());
     const auto all = hub_->meet(rank_, std::move(mine), what);
@@ -165,12 +171,12 @@ class ThreadCommunicator final : public Communicator {
   std::unique_ptr<SymmetricMemory> allocate(std::int64_t bytes) override {
     Contribution mine;
     mine.request = MemoryRequest{bytes, hub_->memory()};
-    const auto asked = hub_->meet(rank_, std::move(mine), "allocate symmetric memory");
+    const auto asked = hub_->meet(rank_, std::move(mine), "ask for symmetric memory");
     std::vector<MemoryRequest> requests;
     for (const Contribution& contribution : *asked) requests.push_back(*contribution.request);
     check_requests(requests);
 
-    const auto made = hub_->meet(rank_, make_part(bytes), "allocate symmetric memory");
+    const auto made = hub_->meet(rank_, make_part(bytes), "make symmetric memory");
     std::vector<std::shared_ptr<Mapping>> parts;
     for (const Contribution& contribution : *made) {
       if (contribution.failure) throw *contribution.failure;
