@@ -46,7 +46,7 @@ struct AccumulateArguments {
   std::int64_t chunks;  ///< of 128 columns: the panel's columns / 128
   const float* panel;
   std::int64_t rows;
-  float* sums;  ///< [strips][padded_rows(rows)][32]
+  float* sums;  ///< [strips][padded_rows(rows)][32]; the padding is neither read nor written
 };
 
 /// GEMM-1 sums (a strip's first half is gate, its second half up) to activations:
@@ -100,7 +100,9 @@ struct VectorKernels {
   /// Rows that share a group of a panel: what the accumulate kernel keeps in registers at once.
   std::int64_t row_group;
 
-  /// panel[group][column][row in group]; rows beyond source.rows are zero.
+  /// panel[group][column][row in group], for accumulate of the same table: groups of row_group rows
+  /// one after another, the last with the rows that are left and no padding. Writes rows * columns
+  /// floats. Reads the valid columns of the rows, and the scales that they have, alone.
   void (*load_panel)(const PanelSource& source, float* panel);
   void (*accumulate)(const AccumulateArguments& arguments);
   void (*activate)(const ActivateArguments& arguments);

@@ -1,0 +1,198 @@
+// Packed weights as f32 vectors: each format from the packed words, and all of them from a buffer.
+//
+// Two vectors of outputs are multiplied at once: a strip with AVX-512, a half-strip with AVX2. A
+// `pass` is such a pair of a strip. The sources below share an interface:
+//   kColumnsPerWord          columns of what word() returns
+//   kScaleColumns            columns of one scale; 0 where there are none
+//   word(w, v)               the w-th word of vector v
+//   column<J>(word)          column J of a word as f32
+//   scale(group, v)          the scales of the group-th kScaleColumns columns
+#if defined(MEGAMOE_CPU_VECTOR_WEIGHTS_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef MEGAMOE_CPU_VECTOR_WEIGHTS_INL
+#undef MEGAMOE_CPU_VECTOR_WEIGHTS_INL
+#else
+#define MEGAMOE_CPU_VECTOR_WEIGHTS_INL
+#endif
+
+#include <utility>
+
+#include "cpu/vector/basics-inl.hpp"
+
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+
+HWY_BEFORE_NAMESPACE();
+namespace megamoe {
+namespace HWY_NAMESPACE {
+
+inline constexpr std::int64_t kPassLanes = 2 * kLanes;
+inline constexpr std::int64_t kPasses = kStripLanes / kPassLanes;
+
+constexpr std::int64_t lane_of(std::int64_t pass, std::int64_t vector) {
+  return pass * kPassLanes + vector * kLanes;
+}
+
+template <WeightFormat Format>
+HWY_INLINE Uints load_packed(const std::byte* chunk, std::int64_t pass, std::int64_t word,
+                             std::int64_t vector) {
+  return load_words(chunk + word_offset(Format, lane_of(pass, vector), 0) + word * kStripLanes * 4);
+}
+
+alignas(64) inline constexpr float kE2m1Values[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,
+                                                      4.0f,  6.0f,  -0.0f, -0.5f, -1.0f, -1.5f,
+                                                      -2.0f, -3.0f, -4.0f, -6.0f};
+
+template <WeightFormat Format>
+class PackedWeights;
+
+template <>
+class PackedWeights<WeightFormat::fp4> {
+ public:
+  using Word = Uints;
+  static constexpr int kColumnsPerWord = 8;
+  static constexpr int kScaleColumns = 32;
+
+  HWY_INLINE PackedWeights(const std::byte* chunk, std::int64_t pass)
+      : chunk_(chunk), pass_(pass), table_(load(kE2m1Values)) {}
+
+  HWY_INLINE Word word(std::int64_t w, std::int64_t v) const {
+    return load_packed<WeightFormat::fp4>(chunk_, pass_, w, v);
+  }
+  // The permutations look at no more bits of an index than they need: four, and three.
+  template <int J>
+  HWY_INLINE Floats column(Word word) const {
+    const Uints index = hn::ShiftRight<4 * J>(word);
+#if HWY_TARGET == HWY_AVX3
+    return Floats{_mm512_permutexvar_ps(index.raw, table_.raw)};
+#else
+    const Floats magnitude{_mm256_permutevar8x32_ps(table_.raw, index.raw)};
+    const Uints sign = hn::ShiftLeft<28 - 4 * J>(word);
+    return floats_of(hn::OrAnd(bits_of(magnitude), sign, set_bits(kF32SignBit)));
+#endif
+  }
+  HWY_INLINE Floats scale(std::int64_t group, std::int64_t v) const {
+    return ue8m0_to_floats(load_bytes(
+        chunk_ + scale_offset(WeightFormat::fp4, lane_of(pass_, v), group * kScaleColumns)));
+  }
+
+ private:
+  const std::byte* chunk_;
+  std::int64_t pass_;
+  Floats table_;
+};
+
+template <>
+class PackedWeights<WeightFormat::fp8> {
+ public:
+  using Word = Uints;
+  static constexpr int kColumnsPerWord = 4;
+  static constexpr int kScaleColumns = 128;
+
+  HWY_INLINE PackedWeights(const std::byte* chunk, std::int64_t pass)
+      : chunk_(chunk), pass_(pass) {}
+
+  HWY_INLINE Word word(std::int64_t w, std::int64_t v) const {
+    return load_packed<WeightFormat::fp8>(chunk_, pass_, w, v);
+  }
+  template <int J>
+  HWY_INLINE Floats column(Word word) const {
+    const Uints at_top = hn::ShiftLeft<24 - 8 * J>(word);
+    return e4m3_to_floats(hn::And(hn::ShiftRight<4>(at_top), set_bits(0x7Fu << 20)), at_top);
+  }
+  HWY_INLINE Floats scale(std::int64_t /*group*/, std::int64_t v) const {
+    return floats_of(load_words(chunk_ + scale_offset(WeightFormat::fp8, lane_of(pass_, v), 0)));
+  }
+
+ private:
+  const std::byte* chunk_;
+  std::int64_t pass_;
+};
+
+template <>
+class PackedWeights<WeightFormat::bf16> {
+ public:
+  using Word = Uints;
+  static constexpr int kColumnsPerWord = 2;
+  static constexpr int kScaleColumns = 0;
+
+  HWY_INLINE PackedWeights(const std::byte* chunk, std::int64_t pass)
+      : chunk_(chunk), pass_(pass) {}
+
+  HWY_INLINE Word word(std::int64_t w, std::int64_t v) const {
+    return load_packed<WeightFormat::bf16>(chunk_, pass_, w, v);
+  }
+  template <int J>
+  HWY_INLINE Floats column(Word word) const {
+    if constexpr (J == 0) return floats_of(hn::ShiftLeft<16>(word));
+    return floats_of(hn::And(word, set_bits(0xFFFF'0000)));
+  }
+
+ private:
+  const std::byte* chunk_;
+  std::int64_t pass_;
+};
+
+/// One chunk as f32, in a core's L1 data cache beside the rows of one group: 16.5 KiB and 6 KiB.
+struct WeightBuffer {
+  alignas(64) float values[kChunkColumns][kStripLanes];
+  alignas(64) float scales[kChunkColumns / 32][kStripLanes];
+};
+
+template <WeightFormat Format>
+class BufferedWeights {
+ public:
+  using Word = const float*;
+  static constexpr int kColumnsPerWord = 8;
+  static constexpr int kScaleColumns = PackedWeights<Format>::kScaleColumns;
+
+  HWY_INLINE BufferedWeights(const WeightBuffer& buffer, std::int64_t pass)
+      : buffer_(buffer), pass_(pass) {}
+
+  HWY_INLINE Word word(std::int64_t w, std::int64_t v) const {
+    return &buffer_.values[w * kColumnsPerWord][lane_of(pass_, v)];
+  }
+  template <int J>
+  HWY_INLINE Floats column(Word word) const {
+    return hn::Load(FloatTag(), word + J * kStripLanes);
+  }
+  HWY_INLINE Floats scale(std::int64_t group, std::int64_t v) const {
+    return hn::Load(FloatTag(), &buffer_.scales[group][lane_of(pass_, v)]);
+  }
+
+ private:
+  const WeightBuffer& buffer_;
+  std::int64_t pass_;
+};
+
+template <class Source, int... J>
+HWY_INLINE void unpack_word(const Source& source, typename Source::Word word, float* to,
+                            std::integer_sequence<int, J...>) {
+  (hn::Store(source.template column<J>(word), FloatTag(), to + J * kStripLanes), ...);
+}
+
+template <WeightFormat Format>
+HWY_INLINE void unpack_chunk(const std::byte* chunk, WeightBuffer& buffer) {
+  using Source = PackedWeights<Format>;
+  constexpr int kStep = Source::kColumnsPerWord;
+  for (std::int64_t pass = 0; pass < kPasses; ++pass) {
+    const Source source(chunk, pass);
+    for (std::int64_t v = 0; v < 2; ++v) {
+      const std::int64_t lane = lane_of(pass, v);
+      for (std::int64_t w = 0; w < kChunkColumns / kStep; ++w) {
+        unpack_word(source, source.word(w, v), &buffer.values[w * kStep][lane],
+                    std::make_integer_sequence<int, kStep>());
+      }
+      if constexpr (Source::kScaleColumns > 0) {
+        for (std::int64_t group = 0; group < kChunkColumns / Source::kScaleColumns; ++group) {
+          hn::Store(source.scale(group, v), FloatTag(), &buffer.scales[group][lane]);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace megamoe
+HWY_AFTER_NAMESPACE();
+
+#endif  // AVX2 or AVX-512
+#endif  // once per target
