@@ -69,7 +69,7 @@ HWY_INLINE Uints round_to_bf16(Floats value) {
   const Uints bits = bits_of(value);
   const Uints odd = hn::And(hn::ShiftRight<16>(bits), set_bits(1));
   const Uints rounded = hn::Add(hn::Add(bits, set_bits(0x7FFF)), odd);
-  const auto is_nan = hn::RebindMask(UintTag(), hn::Ne(value, value));
+  const auto is_nan = hn::RebindMask(UintTag(), hn::IsNaN(value));
   return hn::IfThenElse(is_nan, set_bits(0x7FFF'0000), hn::And(rounded, set_bits(0xFFFF'0000)));
 }
 
