@@ -102,12 +102,12 @@ class Walk {
         return shape_.gemm2_parts;
     }
   }
+  constexpr std::int64_t parts_in_set(TaskKind kind) const {
+    return in_set(kind) ? parts(kind) : 0;
+  }
   constexpr std::int64_t parts_per_block() const {
-    std::int64_t sum = 0;
-    for (TaskKind kind : {TaskKind::pull, TaskKind::gemm1, TaskKind::gemm2}) {
-      if (in_set(kind)) sum += parts(kind);
-    }
-    return sum;
+    return parts_in_set(TaskKind::pull) + parts_in_set(TaskKind::gemm1) +
+           parts_in_set(TaskKind::gemm2);
   }
   constexpr std::int64_t segment_size() const {
     const TaskKind kind = segment_kind();
