@@ -150,11 +150,22 @@ inline std::size_t count_entries(const char* folder) {
   return count;
 }
 
-inline std::size_t count_lines(const char* file) {
-  std::ifstream stream(file);
+/// Mappings of files whose name contains `name`.
+inline std::size_t count_mappings_of(const std::string& name) {
+  std::ifstream stream("/proc/self/maps");
   std::size_t count = 0;
-  for (std::string line; std::getline(stream, line);) ++count;
+  for (std::string line; std::getline(stream, line);) {
+    const auto path = line.find("/memfd:");
+    count += path != std::string::npos && line.find(name, path) != std::string::npos;
+  }
   return count;
+}
+
+/// The size of this process' address space.
+inline std::int64_t mapped_bytes() {
+  std::int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
 }
 
 }  // namespace megamoe::testing_symmetric

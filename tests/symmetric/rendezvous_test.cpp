@@ -202,7 +202,7 @@ TEST(Rendezvous, ANameHeldByAnotherUserIsNamed) {
 }
 
 TEST(Rendezvous, LongTextsMeetAtNamesOfTheirOwn) {
-  const std::string text(200, 'x');
+  const std::string text = fresh_rendezvous() + std::string(200, 'x');
   EXPECT_NE(socket_name(text + "a"), socket_name(text + "b"));
   EXPECT_LE(socket_name(text).size(), 107u);
   Child rank_0([&] { return join_as(member(0, 2, text)); });
