@@ -21,6 +21,9 @@ constexpr std::int64_t kMaxWorkers = 1024;
 constexpr std::int64_t kMaxFeatures = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxExperts = std::int64_t{1} << 16;
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24;
+// Every route of a group may name one expert, whose rows one half of a count word counts
+// (routing/count_word.hpp).
+constexpr std::int64_t kMaxExpertRows = 0xffffffff;
 
 void check_range(const char* what, std::int64_t value, std::int64_t low, std::int64_t high) {
   check_argument(value >= low && value <= high, "{} is {}: {} to {} is wanted", what, value, low,
@@ -32,6 +35,18 @@ std::int64_t worker_count(const char* what, const std::optional<std::int64_t>& w
   if (!wanted) return otherwise;
   check_range(what, *wanted, 1, kMaxWorkers);
   return *wanted;
+}
+
+/// The split's two sets: who is not named takes what the other leaves.
+void share_workers_out(const PlanOverrides& overrides, Plan& plan) {
+  // GEMM 1 has twice the arithmetic of GEMM 2.
+  const std::int64_t two_thirds = (2 * plan.workers + 1) / 3;
+  const std::int64_t left_by_k2 =
+      overrides.k2_workers ? plan.workers - worker_count("k2_workers", overrides.k2_workers, 1)
+                           : min64(two_thirds, plan.workers - 1);
+  plan.k1_workers = worker_count("k1_workers", overrides.k1_workers, max64(1, left_by_k2));
+  plan.k2_workers =
+      worker_count("k2_workers", overrides.k2_workers, max64(1, plan.workers - plan.k1_workers));
 }
 
 std::string human_bytes(std::int64_t bytes) {
@@ -79,6 +94,7 @@ Plan make_plan(const LayerConfig& config, std::int64_t ranks, const CpuMachine& 
                const PlanOverrides& overrides) {
   validate(config);
   check_range("ranks", ranks, 1, 1024);
+  check_range("ranks x max_tokens", ranks * config.max_tokens, 1, kMaxExpertRows);
   Plan plan;
   plan.config = config;
   plan.shape = make_shape(config, ranks);
@@ -94,13 +110,9 @@ Plan make_plan(const LayerConfig& config, std::int64_t ranks, const CpuMachine& 
   plan.pull_rows = kPullRows;
   plan.gemm2_columns = kGemm2Columns;
 
-  plan.workers = worker_count("workers", overrides.workers, max64(1, machine.cores));
-  // GEMM 1 has twice the arithmetic of GEMM 2.
-  const std::int64_t two_thirds = max64(1, (2 * plan.workers + 1) / 3);
-  plan.k1_workers = worker_count("k1_workers", overrides.k1_workers,
-                                 max64(1, min64(two_thirds, plan.workers - 1)));
-  plan.k2_workers =
-      worker_count("k2_workers", overrides.k2_workers, max64(1, plan.workers - plan.k1_workers));
+  plan.workers =
+      worker_count("workers", overrides.workers, max64(1, min64(machine.cores, kMaxWorkers)));
+  share_workers_out(overrides, plan);
 
   plan.walk.pull_parts = plan.block_rows / plan.pull_rows;
   plan.walk.gemm1_parts = plan.shape.intermediate_groups();
@@ -119,9 +131,12 @@ std::string Plan::explain() const {
   const auto line = [&text](std::string_view name, const std::string& value) {
     text += fmt::format("{:<14}{}\n", name, value);
   };
-  line("layer", fmt::format("H {} I {} E {} (+{} shared) k {}, {}, {}", config.hidden,
-                            config.intermediate, config.experts, config.shared_experts,
-                            config.top_k, name_of(config.recipe), name_of(config.activation)));
+  const std::string limit =
+      config.activation_limit ? fmt::format(", limit {}", *config.activation_limit) : "";
+  line("layer",
+       fmt::format("H {} I {} E {} (+{} shared) k {}, {}, {}{}", config.hidden, config.intermediate,
+                   config.experts, config.shared_experts, config.top_k, name_of(config.recipe),
+                   name_of(config.activation), limit));
   line("ranks", fmt::format("{}, {} experts each, {} tokens each (capacity {})", shape.ranks,
                             shape.experts_per_rank(), config.max_tokens, shape.max_tokens));
   line("kernels", std::string(name_of(machine.instruction_set)));
