@@ -6,6 +6,10 @@ target_compile_options(megamoe_options INTERFACE
   -Wno-missing-field-initializers
   # Bits must not depend on whether a compiler fuses a multiply and an add: code that wants an fma says so.
   -ffp-contract=off)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC 12 sees overlapping copies in std::string's own concatenation (its bug 105329).
+  target_compile_options(megamoe_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+endif()
 if(MEGAMOE_WERROR)
   target_compile_options(megamoe_options INTERFACE -Werror)
 endif()

@@ -1,0 +1,42 @@
+#include "cli/text.hpp"
+
+#include <gtest/gtest.h>
+
+#include "megamoe/error.hpp"
+
+namespace megamoe::cli {
+namespace {
+
+TEST(Text, CountsTakeUnits) {
+  EXPECT_EQ(parse_count("64"), 64);
+  EXPECT_EQ(parse_count("4k"), 4000);
+  EXPECT_EQ(parse_count("1.5k"), 1500);
+  EXPECT_EQ(parse_count("2GiB"), std::int64_t{2} << 30);
+  EXPECT_EQ(parse_count("0"), 0);
+}
+
+TEST(Text, WhatIsNoCountIsRefusedWithItsText) {
+  for (const char* text : {"", "k", "-1", "1.5", "4 k", "4x", "nan", "1e30", "0x"}) {
+    try {
+      parse_count(text);
+      ADD_FAILURE() << "'" << text << "' was accepted";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(std::string("'") + text + "'"), std::string::npos);
+    }
+  }
+}
+
+TEST(Text, TablesAlignTheirColumns) {
+  Table table({"a", "bb"});
+  table.add({"long", "1"});
+  EXPECT_EQ(table.str(), "a     bb\nlong   1\n");
+}
+
+TEST(Text, DurationsHaveThreeDigits) {
+  EXPECT_EQ(duration(1234), "1.23 us");
+  EXPECT_EQ(duration(1234567), "1.23 ms");
+  EXPECT_EQ(duration(2500000000), "2.5 s");
+}
+
+}  // namespace
+}  // namespace megamoe::cli
