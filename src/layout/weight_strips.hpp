@@ -5,10 +5,11 @@
 // meet in two registers. GEMM 2: 32 neighbouring rows of W2. A chunk is 128 columns of a strip and
 // lies in one piece, scales first. So one strip is one forward stream.
 //
-//   fp4   2 x 64 B scales [half][group of 32][lane] UE8M0, then for each 8 columns and half 16
-//   lanes x 8 nibbles fp8   2 x 64 B scales [half][lane] f32,                then for each 4
-//   columns and half 16 lanes x 4 bytes bf16  no scales, for each 2 columns and half 16 lanes x 2
-//   values
+// Scales, then values:
+//   fp4   [half][group of 32][lane] UE8M0; for each 8 columns and half 16 lanes x 8 nibbles
+//   fp8   [half][lane] f32;                for each 4 columns and half 16 lanes x 4 bytes
+//   bf16  none;                            for each 2 columns and half 16 lanes x 2 values
+// The scales of fp4 and fp8 are two lines of 64 bytes, one for each half.
 //
 // A lane is always a 32-bit word, whose least significant part is the lowest column. Rows and
 // columns beyond the matrix are zero.

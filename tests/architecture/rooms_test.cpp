@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "architecture/temporary_tree.hpp"
@@ -25,7 +26,7 @@ std::string verdict(const std::string& path, const std::string& text) {
 }
 
 std::string include_of(const std::string& path) {
-  return "#include \"" + path + "\"\n";
+  return fmt::format("#include \"{}\"\n", path);
 }
 
 TEST(Rooms, OfThisTreeIncludeOnlyRoomsToTheirLeft) {
@@ -46,7 +47,7 @@ TEST(Rooms, AnIncludeToTheRightIsReportedWithFileAndLine) {
            {"api", "python"},        {"base", "checkpoint"},     {"cpu", "checkpoint"},
            {"checkpoint", "layout"}, {"checkpoint", "api"},      {"api", "no_cuda"},
            {"no_cuda", "api"},       {"execution", "checkpoint"}}) {
-    EXPECT_NE(verdict("src/" + from + "/a.hpp", include_of(to + "/b.hpp")), "")
+    EXPECT_NE(verdict(fmt::format("src/{}/a.hpp", from), include_of(to + "/b.hpp")), "")
         << from << " " << to;
   }
 }
@@ -97,7 +98,7 @@ TEST(Rooms, ThePublicFaceIncludesNeitherRoomsNorCuda) {
   EXPECT_NE(verdict("include/megamoe/a.hpp", include_of("base/check.hpp")), "");
   for (const char* header : {"cuda.h", "cuda_runtime.h", "cuda_fp8.h", "cuda/std/array", "nvrtc.h",
                              "cooperative_groups.h", "cute/tensor.hpp"}) {
-    const std::string text = std::string("#include <") + header + ">\n";
+    const std::string text = fmt::format("#include <{}>\n", header);
     EXPECT_NE(verdict("include/megamoe/a.hpp", text), "") << header;
   }
 }
@@ -105,8 +106,7 @@ TEST(Rooms, ThePublicFaceIncludesNeitherRoomsNorCuda) {
 TEST(Rooms, OnlyTheRoomsOfTheDeviceIncludeCuda) {
   for (const char* room : {"base", "numerics", "layout", "routing", "schedule", "plan", "cpu",
                            "checkpoint", "api", "no_cuda"}) {
-    EXPECT_NE(verdict(std::string("src/") + room + "/a.hpp", "#include <cuda_fp8.h>\n"), "")
-        << room;
+    EXPECT_NE(verdict(fmt::format("src/{}/a.hpp", room), "#include <cuda_fp8.h>\n"), "") << room;
   }
   EXPECT_EQ(verdict("src/sm90/a.cuh", "#include <cuda_fp8.h>\n"), "");
   EXPECT_EQ(verdict("src/device/a.hpp", "#include <cuda_runtime.h>\n"), "");

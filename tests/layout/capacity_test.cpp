@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "layout/shape.hpp"
@@ -96,10 +97,8 @@ std::string overflow(const LayerShape& shape, std::int64_t tokens, std::mt19937_
       rows.insert(rows.end(), static_cast<std::size_t>(shape.shared_experts), tokens);
       const std::int64_t used = rows_used(rows, block_rows);
       if (used > shape.pool_rows() || used / block_rows > shape.pool_blocks()) {
-        return "R " + std::to_string(shape.ranks) + " E " + std::to_string(shape.experts) + " K " +
-               std::to_string(shape.top_k) + " T " + std::to_string(tokens) + " BLOCK_M " +
-               std::to_string(block_rows) + " uses " + std::to_string(used) + " rows of " +
-               std::to_string(shape.pool_rows());
+        return fmt::format("R {} E {} K {} T {} BLOCK_M {} uses {} rows of {}", shape.ranks,
+                           shape.experts, shape.top_k, tokens, block_rows, used, shape.pool_rows());
       }
     }
   }

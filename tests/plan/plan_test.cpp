@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "megamoe/error.hpp"
@@ -39,7 +40,8 @@ std::string refusal(const Action& action, std::initializer_list<std::string> par
     if (error.code() != ErrorCode::invalid_argument) return "another error code";
     const std::string message = error.what();
     for (const std::string& part : parts) {
-      if (message.find(part) == std::string::npos) return "no \"" + part + "\" in: " + message;
+      if (message.find(part) == std::string::npos)
+        return fmt::format("no \"{}\" in: {}", part, message);
     }
     return "";
   }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "schedule/walk.hpp"
 
 namespace megamoe::test {
@@ -27,11 +29,9 @@ struct Pool {
   }
 
   friend std::string text(const Pool& pool) {
-    std::string all = "blocks before each expert:";
-    for (std::int64_t blocks : pool.first_block) all += " " + std::to_string(blocks);
-    return all + "; parts " + std::to_string(pool.shape.pull_parts) + " " +
-           std::to_string(pool.shape.gemm1_parts) + " " + std::to_string(pool.shape.gemm2_parts) +
-           ", experts per wave " + std::to_string(pool.shape.experts_per_wave);
+    return fmt::format("blocks before each expert: {}; parts {} {} {}, experts per wave {}",
+                       fmt::join(pool.first_block, " "), pool.shape.pull_parts,
+                       pool.shape.gemm1_parts, pool.shape.gemm2_parts, pool.shape.experts_per_wave);
   }
 };
 
