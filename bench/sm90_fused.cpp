@@ -1,0 +1,236 @@
+// The fused layer on one Hopper GPU: median times over tokens, beside the peers' figures, the
+// targets and the floor. One rank that carries one eighth of an expert-parallel layer: every expert
+// is local.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gpu_group.hpp"
+
+namespace {
+
+using namespace megamoe;
+
+/// What is known about a shape at a number of tokens, in microseconds; 0: nothing.
+struct Known {
+  std::int64_t tokens;
+  double peer;  ///< the best of the peers measured on the same kind of GPU
+  double target;
+};
+
+struct Shape {
+  const char* name;
+  std::int64_t hidden, intermediate, experts, top_k;
+  std::vector<Known> known;
+};
+
+const Shape kShapes[] = {
+    {"v3",
+     7168,
+     2048,
+     32,
+     8,
+     {{8, 287.2, 180},
+      {32, 349.8, 195},
+      {64, 362.5, 195},
+      {128, 373.5, 205},
+      {512, 743.3, 370},
+      {2048, 1989.7, 1250},
+      {8192, 7466, 4800}}},
+    {"flash",
+     4096,
+     2048,
+     32,
+     6,
+     {{8, 213.4, 100},
+      {64, 239.8, 115},
+      {512, 347.6, 190},
+      {2048, 880.3, 570},
+      {8192, 3105, 2120}}},
+    {"pro",
+     7168,
+     3072,
+     48,
+     6,
+     {{8, 542.9, 280},
+      {64, 817.4, 410},
+      {512, 920.7, 520},
+      {2048, 2133.2, 1450},
+      {8192, 7376, 5450}}},
+};
+
+struct Options {
+  std::string shape = "v3";
+  std::vector<std::int64_t> tokens = {8, 32, 64, 128, 512, 2048, 8192};
+  std::vector<int> tiles;  ///< empty: the plan's choice
+  int waves = 0;
+  int repeats = 20;
+  std::string json;
+  std::string commit = "unknown";
+};
+
+/// Batches in GPU memory that take turns.
+struct Inputs {
+  std::vector<device::Memory> x, scales, ids, weights;
+  std::int64_t experts_hit = 0;
+};
+
+Inputs make_inputs(const LayerConfig& config, std::int64_t tokens, int count) {
+  Inputs inputs;
+  for (int i = 0; i < count; ++i) {
+    test::BatchData batch =
+        test::make_batch_data(config, std::min<std::int64_t>(tokens, 256), 100u + i);
+    // Ids for all tokens; rows of x repeat after 256.
+    LayerConfig narrow = config;
+    narrow.hidden = 32;
+    const test::BatchData ids = test::make_batch_data(narrow, tokens, 200u + i);
+    const auto upload = [&](std::vector<device::Memory>& to, const auto& from, std::int64_t bytes) {
+      to.emplace_back(bytes, "inputs");
+      const auto size = static_cast<std::int64_t>(from.size() * sizeof(from[0]));
+      for (std::int64_t at = 0; at < bytes; at += size) {
+        to.back().copy_from(from.data(), std::min(size, bytes - at), at);
+      }
+    };
+    upload(inputs.x, batch.x, tokens * config.hidden);
+    upload(inputs.scales, batch.x_scales, tokens * config.hidden / 32);
+    upload(inputs.ids, ids.experts, tokens * config.top_k * 8);
+    upload(inputs.weights, ids.weights, tokens * config.top_k * 4);
+    inputs.experts_hit = static_cast<std::int64_t>(
+        std::set<std::int64_t>(ids.experts.begin(), ids.experts.end()).size());
+  }
+  return inputs;
+}
+
+double median_us(test::GpuGroup& group, const Inputs& inputs, std::int64_t tokens, int repeats,
+                 const sm90::GpuOverrides& overrides) {
+  const sm90::GpuBatch to = group.layer(0).batch();
+  cudaStream_t stream = group.stream(0);
+  std::vector<double> times;
+  std::vector<device::Event> begin(static_cast<std::size_t>(repeats) + 3);
+  std::vector<device::Event> end(begin.size());
+  for (std::size_t i = 0; i < begin.size(); ++i) {
+    const std::size_t n = i % inputs.x.size();
+    const auto copy = [&](void* target, const device::Memory& from) {
+      device::check(
+          cudaMemcpyAsync(target, from.get(), from.bytes(), cudaMemcpyDeviceToDevice, stream),
+          "copying inputs");
+    };
+    copy(to.x, inputs.x[n]);
+    copy(to.x_scales, inputs.scales[n]);
+    copy(to.experts, inputs.ids[n]);
+    copy(to.weights, inputs.weights[n]);
+    begin[i].record(stream);
+    group.layer(0).forward(tokens, group.y(0), stream, overrides);
+    end[i].record(stream);
+  }
+  group.layer(0).wait(stream);
+  for (std::size_t i = 3; i < begin.size(); ++i)
+    times.push_back(end[i].microseconds_since(begin[i]));
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+std::string device_name() {
+  cudaDeviceProp properties{};
+  device::check(cudaGetDeviceProperties(&properties, 0), "asking for the device");
+  return properties.name;
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  char text[16];
+  std::strftime(text, sizeof text, "%Y-%m-%d", std::gmtime(&now));
+  return text;
+}
+
+void run(const Shape& shape, const Options& options, const std::string& command) {
+  LayerConfig config;
+  config.hidden = shape.hidden;
+  config.intermediate = shape.intermediate;
+  config.experts = shape.experts;
+  config.top_k = shape.top_k;
+  config.max_tokens = *std::max_element(options.tokens.begin(), options.tokens.end());
+  const test::LayerData data = test::make_layer_data(config, 1, {.distinct_experts = 2});
+  test::GpuGroup group(config, data.weights, 1);
+  nlohmann::json records = nlohmann::json::array();
+  fmt::print("{:>6} {:>5} {:>4} {:>9} {:>8} {:>8} {:>8} {:>7} {:>7}\n", "tokens", "tile", "wave",
+             "us", "peer", "target", "floor", "TFLOPS", "TB/s");
+  for (const std::int64_t tokens : options.tokens) {
+    const Inputs inputs = make_inputs(config, tokens, 3);
+    std::vector<int> tiles = options.tiles;
+    if (tiles.empty()) tiles.push_back(group.layer(0).plan(tokens).kernel.tokens);
+    for (const int tile : tiles) {
+      sm90::GpuOverrides overrides{.token_tile = tile};
+      if (options.waves > 0) overrides.experts_per_wave = options.waves;
+      const sm90::GpuPlan plan = group.layer(0).plan(tokens, overrides);
+      const double us = median_us(group, inputs, tokens, options.repeats, overrides);
+      const double flops =
+          6.0 * static_cast<double>(tokens * config.top_k * config.hidden * config.intermediate);
+      const double bytes = static_cast<double>(inputs.experts_hit * group.layer(0).expert_bytes());
+      const double floor = std::max(bytes / 4.53e6, flops / 1300e6);
+      Known known{tokens, 0, 0};
+      for (const Known& k : shape.known) {
+        if (k.tokens == tokens) known = k;
+      }
+      fmt::print("{:>6} {:>5} {:>4} {:>9.1f} {:>8.1f} {:>8.0f} {:>8.0f} {:>7.0f} {:>7.2f}\n",
+                 tokens, tile, plan.experts_per_wave, us, known.peer, known.target, floor,
+                 flops / us / 1e6, bytes / us / 1e6);
+      std::fflush(stdout);
+      records.push_back(
+          {{"kernel", fmt::format("fused {} tokens x {} rows", tile, plan.kernel.rows())},
+           {"recipe", "fp8_fp4"},
+           {"execution", "fused"},
+           {"ranks", 1},
+           {"shape", shape.name},
+           {"tokens", tokens},
+           {"us", us},
+           {"tflops", flops / us / 1e6},
+           {"gbps", bytes / us / 1e3},
+           {"device", device_name()},
+           {"commit", options.commit},
+           {"date", today()},
+           {"command", command}});
+    }
+  }
+  if (!options.json.empty()) std::ofstream(options.json) << records.dump(1) << "\n";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app{"Median time of one fused call on one Hopper GPU"};
+  app.add_option("--shape", options.shape, "v3, flash or pro");
+  app.add_option("--tokens", options.tokens, "tokens of a call")->delimiter(',');
+  app.add_option("--tiles", options.tiles, "token tiles to try instead of the plan's choice")
+      ->delimiter(',');
+  app.add_option("--waves", options.waves, "experts per wave instead of the plan's choice");
+  app.add_option("--repeats", options.repeats, "timed calls of each");
+  app.add_option("--json", options.json, "file for the records");
+  app.add_option("--commit", options.commit, "what the records say was measured");
+  CLI11_PARSE(app, argc, argv);
+  std::string command;
+  for (int i = 0; i < argc; ++i)
+    command += (i == 0 ? "bench_sm90_fused" : std::string(" ") + argv[i]);
+  try {
+    if (device::usable_devices() == 0) {
+      fmt::print("no GPU of compute capability 9.0 here\n");
+      return 0;
+    }
+    for (const Shape& shape : kShapes) {
+      if (options.shape == shape.name) run(shape, options, command);
+    }
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+  return 0;
+}

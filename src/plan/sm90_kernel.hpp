@@ -1,0 +1,149 @@
+// What one instantiation of the fused kernel is made for, and how it cuts its shared memory.
+#pragma once
+
+#include <cstdint>
+
+#include "base/integers.hpp"
+#include "layout/sm90_weights.hpp"
+
+namespace megamoe::sm90 {
+
+inline constexpr int kWarpgroup = 128;
+inline constexpr int kDispatchWarps = 2;
+/// Tasks that the weights loader may be ahead of the math warps.
+inline constexpr int kTaskRing = 4;
+/// Shared memory that a block of compute capability 9.0 may ask for.
+inline constexpr std::int64_t kMaxSharedBytes = 232448;
+inline constexpr std::int64_t kSmRegisters = 65536;
+
+/// The one template parameter of the kernel.
+struct KernelShape {
+  int tokens;       ///< N: tokens of a block, the token tile of wgmma
+  int math_groups;  ///< math warpgroups, one slab of 64 rows each: 2 or 4
+
+  constexpr int math_threads() const { return math_groups * kWarpgroup; }
+  constexpr int math_warps() const { return math_groups * 4; }
+  constexpr int threads() const { return math_threads() + kWarpgroup; }
+  constexpr int rows() const { return math_groups * kSlabRows; }
+  /// Weight tiles of 128 rows in one stage.
+  constexpr int weight_tiles() const { return math_groups / 2; }
+  /// Tiles of rows() rows in a GEMM-1 task, which makes 128 intermediates from 256 rows.
+  constexpr int gemm1_tiles() const { return 256 / rows(); }
+
+  constexpr int token_bytes() const { return tokens * kTileColumns; }
+  constexpr int weight_bytes() const { return weight_tiles() * kWeightTileBytes; }
+  /// Weights, then one f32 scale per token.
+  constexpr int weight_stage_bytes() const { return weight_bytes() + tokens * 4; }
+
+  /// Registers per thread at launch: what __launch_bounds__ leaves, in steps of 8. They are the
+  /// block's pool: the math warps can take only what the loaders give back.
+  constexpr int launch_registers() const {
+    return static_cast<int>(kSmRegisters / threads() / 8 * 8);
+  }
+  constexpr int loader_registers() const { return math_groups == 2 ? 40 : 64; }
+  constexpr int math_registers() const {
+    return (launch_registers() + (launch_registers() - loader_registers()) / math_groups) / 8 * 8;
+  }
+};
+
+/// The instantiations that a build holds, by rising token tile. Up to 64 tokens memory is the
+/// limit: four math warpgroups keep more decoding in flight. Above, the tensor cores are: two
+/// warpgroups have the registers for the wide tile. 176 is the widest whose sums, partial sums and
+/// fragments leave a thread of 232 registers enough for everything else.
+inline constexpr KernelShape kKernelShapes[] = {{16, 4}, {32, 4},  {48, 4},  {64, 4},
+                                                {96, 2}, {128, 2}, {160, 2}, {176, 2}};
+
+/// A task as the weights loader hands it to the other roles of its block. They read it where it
+/// stands, and release the slot when the task is done.
+struct TaskSlot {
+  std::int32_t kind;  ///< TaskSlotKind
+  std::int32_t expert;
+  std::int32_t block;
+  std::int32_t part;
+  std::int32_t valid;  ///< rows of the block that hold a route, at least 1
+};
+enum TaskSlotKind : std::int32_t { kTaskEnd, kTaskGemm1, kTaskGemm2 };
+
+/// State of the call, read once by every block and kept in shared memory: registers are dear.
+struct CallView {
+  std::uint32_t number;  ///< 1 for the arena's first call
+  std::uint32_t bank;    ///< of the counters that this call uses; it clears the other
+  std::int32_t tokens;   ///< T
+};
+
+/// Offsets in the dynamic shared memory of a block.
+struct SharedLayout {
+  std::int32_t stages = 0;
+  std::int32_t tokens = 0;   ///< stage s: tokens + s * token_bytes()
+  std::int32_t weights = 0;  ///< stage s: weights + s * weight_stage_bytes()
+  std::int32_t dispatch = 0;
+  std::int32_t dispatch_bytes = 0;  ///< per dispatch warp: a row, then its scales
+  std::int32_t dispatch_scales = 0;
+  std::int32_t targets = 0;  ///< RowTarget[tokens] per math warpgroup
+  std::int32_t maxima = 0;
+  std::int32_t reciprocals = 0;
+  std::int32_t transpose = 0;  ///< 512 bytes per math warp
+  std::int32_t full = 0;       ///< barriers
+  std::int32_t empty = 0;
+  std::int32_t task_full = 0;
+  std::int32_t task_empty = 0;
+  std::int32_t dispatch_full = 0;
+  std::int32_t tasks = 0;
+  std::int32_t first_block = 0;  ///< i64 [local experts + 1]
+  std::int32_t first_row = 0;    ///< i32 [local experts + 1]: valid rows before each
+  std::int32_t counts = 0;       ///< u32 [ranks][local experts]
+  std::int32_t call = 0;         ///< CallView
+  std::int32_t left = 0;         ///< u32: the block gives the call up
+  std::int32_t bytes = 0;
+};
+
+/// The layout with this many stages; `bytes` may exceed what a block can have.
+constexpr SharedLayout shared_layout(const KernelShape& shape, std::int64_t hidden,
+                                     std::int64_t experts, std::int64_t ranks, int stages) {
+  SharedLayout l;
+  std::int64_t end = 0;
+  const auto take = [&end](std::int64_t bytes, std::int64_t alignment) {
+    const std::int64_t begin = round_up(end, alignment);
+    end = begin + bytes;
+    return static_cast<std::int32_t>(begin);
+  };
+  l.stages = stages;
+  l.tokens = take(std::int64_t{stages} * shape.token_bytes(), 1024);
+  l.weights = take(std::int64_t{stages} * shape.weight_stage_bytes(), 128);
+  l.dispatch_scales = static_cast<std::int32_t>(round_up(hidden, 16));
+  l.dispatch_bytes =
+      static_cast<std::int32_t>(l.dispatch_scales + round_up(ceil_div(hidden, kScaleGroup), 16));
+  l.dispatch = take(std::int64_t{kDispatchWarps} * l.dispatch_bytes, 128);
+  l.targets = take(std::int64_t{shape.math_groups} * shape.tokens * 16, 16);
+  l.maxima = take(shape.tokens * 4, 16);
+  l.reciprocals = take(shape.tokens * 4, 16);
+  l.transpose = take(std::int64_t{shape.math_warps()} * 512, 128);
+  l.full = take(std::int64_t{stages} * 8, 8);
+  l.empty = take(std::int64_t{stages} * 8, 8);
+  l.task_full = take(kTaskRing * 8, 8);
+  l.task_empty = take(kTaskRing * 8, 8);
+  l.dispatch_full = take(kDispatchWarps * 8, 8);
+  l.tasks = take(kTaskRing * std::int64_t{sizeof(TaskSlot)}, 16);
+  l.first_block = take((experts + 1) * 8, 8);
+  l.first_row = take((experts + 1) * 4, 4);
+  l.counts = take(ranks * experts * 4, 4);
+  l.call = take(sizeof(CallView), 4);
+  l.left = take(4, 4);
+  l.bytes = static_cast<std::int32_t>(end);
+  return l;
+}
+
+/// Twelve stages of the smallest shape are all its shared memory; more never helped.
+inline constexpr int kMaxStages = 12;
+
+/// The layout with as many stages as fit; stages == 0 when fewer than two do.
+constexpr SharedLayout best_shared_layout(const KernelShape& shape, std::int64_t hidden,
+                                          std::int64_t experts, std::int64_t ranks) {
+  for (int stages = kMaxStages; stages >= 2; --stages) {
+    const SharedLayout layout = shared_layout(shape, hidden, experts, ranks, stages);
+    if (layout.bytes <= kMaxSharedBytes) return layout;
+  }
+  return {};
+}
+
+}  // namespace megamoe::sm90

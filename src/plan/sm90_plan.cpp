@@ -1,0 +1,97 @@
+#include "plan/sm90_plan.hpp"
+
+#include <cmath>
+#include <iterator>
+
+#include "base/check.hpp"
+#include "base/names.hpp"
+#include "schedule/walk.hpp"
+
+namespace megamoe::sm90 {
+namespace {
+
+KernelShape kernel_with(int token_tile) {
+  for (const KernelShape& shape : kKernelShapes) {
+    if (shape.tokens == token_tile) return shape;
+  }
+  std::string tiles;
+  for (const KernelShape& shape : kKernelShapes) tiles += fmt::format(" {}", shape.tokens);
+  fail(ErrorCode::invalid_argument, "token_tile is {}: one of{} is wanted", token_tile, tiles);
+}
+
+}  // namespace
+
+void validate_gpu(const LayerConfig& config, std::int64_t ranks) {
+  if (config.recipe != Recipe::fp8_fp4) {
+    fail(ErrorCode::unsupported,
+         "recipe {} does not run on this GPU backend yet: use fp8_fp4, or the cpu backend",
+         name_of(config.recipe));
+  }
+  if (config.shared_experts != 0) {
+    fail(ErrorCode::unsupported,
+         "{} shared experts: this GPU backend has none yet; use the cpu backend",
+         config.shared_experts);
+  }
+  // Ranks of one load/store domain that a kernel's arguments have room for.
+  check_argument(ranks >= 1 && ranks <= 16, "{} ranks: a GPU group has 1 to 16", ranks);
+}
+
+KernelShape choose_kernel(std::int64_t expected_rows) {
+  const double rows = static_cast<double>(expected_rows);
+  const double wanted = rows + 2 * std::sqrt(rows);
+  for (const KernelShape& shape : kKernelShapes) {
+    if (shape.tokens >= wanted) return shape;
+  }
+  return kKernelShapes[std::size(kKernelShapes) - 1];
+}
+
+GpuPlan make_gpu_plan(const LayerShape& shape, std::int64_t tokens, const GpuMachine& machine,
+                      const GpuOverrides& overrides) {
+  GpuPlan plan;
+  plan.shape = shape;
+  plan.blocks = machine.blocks;
+  const std::int64_t expected = ceil_div(tokens * shape.ranks * shape.top_k, shape.experts);
+  plan.kernel = overrides.token_tile ? kernel_with(*overrides.token_tile) : choose_kernel(expected);
+  plan.shared =
+      best_shared_layout(plan.kernel, shape.hidden, shape.experts_per_rank(), shape.ranks);
+  if (overrides.stages) {
+    plan.shared = shared_layout(plan.kernel, shape.hidden, shape.experts_per_rank(), shape.ranks,
+                                *overrides.stages);
+  }
+  check_argument(plan.shared.stages >= 2 && plan.shared.bytes <= kMaxSharedBytes,
+                 "hidden {} with {} experts per rank leaves no shared memory for two stages of {} "
+                 "tokens: a smaller hidden size or fewer experts per rank are wanted",
+                 shape.hidden, shape.experts_per_rank(), plan.kernel.tokens);
+  check_argument(shape.experts * 8 <= plan.shared.dispatch,
+                 "{} experts do not fit the counters of the kernel: at most {} are possible",
+                 shape.experts, plan.shared.dispatch / 8);
+  plan.gemm1_tasks_per_block = shape.intermediate_groups();
+  plan.gemm2_tasks_per_block =
+      ceil_div(packed_gemm2(shape).row_tiles(), plan.kernel.weight_tiles());
+  const std::int64_t blocks_per_expert = max64(1, ceil_div(expected, plan.kernel.tokens));
+  plan.experts_per_wave = overrides.experts_per_wave.value_or(static_cast<int>(
+      min64(shape.experts_per_rank(),
+            experts_per_wave(machine.blocks, plan.gemm1_tasks_per_block * blocks_per_expert))));
+  return plan;
+}
+
+std::string GpuPlan::explain() const {
+  std::string text;
+  const auto line = [&text](std::string_view name, const std::string& value) {
+    text += fmt::format("{:<14}{}\n", name, value);
+  };
+  line("kernel", fmt::format("{} tokens x {} rows, {} math warpgroups, {} threads", kernel.tokens,
+                             kernel.rows(), kernel.math_groups, kernel.threads()));
+  line("registers", fmt::format("{} math, {} loaders and dispatch", kernel.math_registers(),
+                                kernel.loader_registers()));
+  line("pipeline", fmt::format("{} stages of {} B, {} of {} B of shared memory", shared.stages,
+                               kernel.token_bytes() + kernel.weight_stage_bytes(), shared.bytes,
+                               kMaxSharedBytes));
+  line("blocks", fmt::format("{}, one per multiprocessor", blocks));
+  line("GEMM 1", fmt::format("{} tasks per block of tokens", gemm1_tasks_per_block));
+  line("GEMM 2", fmt::format("{} tasks per block of tokens", gemm2_tasks_per_block));
+  line("wave", fmt::format("{} of {} experts", experts_per_wave, shape.experts_per_rank()));
+  return text;
+}
+
+}  // namespace megamoe::sm90

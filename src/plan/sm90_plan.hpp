@@ -1,0 +1,51 @@
+// From a call's sizes to the kernel that runs it on a Hopper GPU: pure, and tested without one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "megamoe/types.hpp"
+
+#include "layout/sm90_arena.hpp"
+#include "plan/sm90_kernel.hpp"
+
+namespace megamoe::sm90 {
+
+/// What the plan must know of a rank's share of a GPU.
+struct GpuMachine {
+  std::int64_t blocks = 132;  ///< one thread block per streaming multiprocessor granted
+};
+
+struct GpuOverrides {
+  std::optional<int> token_tile;  ///< one of kKernelShapes
+  std::optional<int> stages;
+  std::optional<int> experts_per_wave;
+};
+
+struct GpuPlan {
+  LayerShape shape;
+  KernelShape kernel{};
+  SharedLayout shared;
+  std::int64_t blocks = 0;
+  std::int64_t experts_per_wave = 0;
+  std::int64_t gemm1_tasks_per_block = 0;
+  std::int64_t gemm2_tasks_per_block = 0;
+
+  /// The plan in words and numbers.
+  std::string explain() const;
+};
+
+/// Throws Error{unsupported} for what these kernels do not do (recipe, shared experts, ranks).
+void validate_gpu(const LayerConfig& config, std::int64_t ranks);
+
+/// The token tile for an expected number of rows per expert: the smallest that holds them and two
+/// standard deviations of a random choice, else the widest.
+KernelShape choose_kernel(std::int64_t expected_rows);
+
+/// For a call of `tokens` tokens per rank. Throws Error{invalid_argument} for overrides that cannot
+/// be and for shapes whose stages do not fit in shared memory.
+GpuPlan make_gpu_plan(const LayerShape& shape, std::int64_t tokens, const GpuMachine& machine,
+                      const GpuOverrides& overrides = {});
+
+}  // namespace megamoe::sm90

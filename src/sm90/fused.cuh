@@ -1,0 +1,92 @@
+// The fused kernel: the whole layer of one rank as one persistent cooperative launch.
+#pragma once
+
+#include "sm90/roles/combine.cuh"
+#include "sm90/roles/count.cuh"
+#include "sm90/roles/dispatch.cuh"
+#include "sm90/roles/loaders.cuh"
+#include "sm90/roles/math.cuh"
+
+namespace megamoe::sm90 {
+
+__device__ __forceinline__ void read_call(const Context& c) {
+  const FusedParams& p = c.params;
+  const auto* state = reinterpret_cast<const CallState*>(
+      p.arena + p.region_offset[static_cast<int>(GpuRegion::call_state)]);
+  const std::uint32_t number = __ldcg(&state->call) + 1;
+  const std::int32_t tokens = p.tokens_word != nullptr ? __ldcg(p.tokens_word) : p.tokens;
+  c.call() = {number, number & 1u, min(tokens, p.max_tokens)};
+}
+
+template <KernelShape S>
+__device__ __forceinline__ void init_barriers(const Context& c) {
+  if (threadIdx.x != 0) return;
+  const SharedLayout& shared = c.params.shared;
+  for (int s = 0; s < shared.stages; ++s) {
+    ptx::barrier_init(c.full(s), 2);  // the two loaders
+    ptx::barrier_init(c.empty(s), S.math_warps());
+  }
+  for (int s = 0; s < kTaskRing; ++s) {
+    ptx::barrier_init(c.shared + shared.task_full + s * 8, 1);
+    ptx::barrier_init(c.shared + shared.task_empty + s * 8, S.math_warps() + 1);
+  }
+  for (int w = 0; w < kDispatchWarps; ++w) {
+    ptx::barrier_init(c.shared + shared.dispatch_full + w * 8, 1);
+  }
+  for (int t = 0; t < S.tokens; ++t) c.in_shared<std::uint32_t>(shared.maxima)[t] = 0;
+  *c.in_shared<std::uint32_t>(shared.left) = 0;
+  read_call(c);
+  ptx::fence_barrier_init();
+}
+
+template <KernelShape S>
+__device__ __forceinline__ void loader_group(const Context& c) {
+  const int warp = threadIdx.x % kWarpgroup / 32;
+  const bool leader = threadIdx.x % 32 == 0;
+  if (warp == 0) {
+    if (leader) weights_loader_role<S>(c);
+  } else if (warp == 1) {
+    if (leader) tokens_loader_role<S>(c);
+  } else {
+    dispatch_role<S>(c, warp - 2);
+  }
+}
+
+template <KernelShape S>
+__device__ __forceinline__ void math_group(const Context& c) {
+  math_role<S>(c);
+  const bool whole = barrier_b<S>(c);
+  if (whole && blockIdx.x == 0 && threadIdx.x == 0) {
+    // Every block has read the number of this call; the next call is a later launch.
+    c.region<CallState>(GpuRegion::call_state)->call = c.call().number;
+  }
+  combine(c, threadIdx.x / 32, S.math_warps());
+}
+
+/// Two integers, since nvcc's host stubs cannot name a class of a nested namespace.
+template <int kTokens, int kMathGroups>
+__global__ void __launch_bounds__(KernelShape{kTokens, kMathGroups}.threads(), 1)
+    fused_kernel(const __grid_constant__ FusedParams params) {
+  constexpr KernelShape S{kTokens, kMathGroups};
+  extern __shared__ __align__(1024) std::byte shared_bytes[];
+  const Context c{params, ptx::shared_address(shared_bytes)};
+  init_barriers<S>(c);
+  __syncthreads();
+  const bool here = count_phase(c, S.tokens);
+  // The stages were scratch memory of the count; from here on the copy engine writes them.
+  ptx::fence_async_proxy();
+  __syncthreads();
+  if (!here) {
+    combine(c, threadIdx.x / 32, S.threads() / 32);
+    return;
+  }
+  if (uniform(static_cast<int>(threadIdx.x / kWarpgroup)) == S.math_groups) {
+    ptx::decrease_registers<S.loader_registers()>();
+    loader_group<S>(c);
+  } else {
+    ptx::increase_registers<S.math_registers()>();
+    math_group<S>(c);
+  }
+}
+
+}  // namespace megamoe::sm90

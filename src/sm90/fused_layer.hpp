@@ -1,0 +1,94 @@
+// One layer of one rank on one Hopper GPU, fused into one launch per call. No CUDA header: pointers
+// to GPU memory are plain pointers, a stream is the runtime's handle as void*.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "megamoe/types.hpp"
+#include "megamoe/weights.hpp"
+
+#include "plan/sm90_plan.hpp"
+
+namespace megamoe::sm90 {
+
+/// A GPU rank's symmetric memory: on the current device, control words zeroed.
+class GpuArena {
+ public:
+  /// Throws Error{out_of_memory}.
+  GpuArena(const LayerConfig& config, std::int64_t ranks);
+  ~GpuArena();
+  GpuArena(GpuArena&&) noexcept;
+
+  std::byte* base() const;
+  const GpuArenaLayout& layout() const;
+  /// For tests: fills every data region with this byte.
+  void poison(int byte);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+struct FusedOptions {
+  int rank = 0;
+  /// Arena of every rank, mapped into this process; the calling rank's own is on the current
+  /// device. They outlive the layer.
+  std::vector<std::byte*> arenas;
+  /// Thread blocks, one per multiprocessor; absent: all of the device. Ranks that share a device
+  /// must together have no more than it has.
+  std::optional<int> blocks;
+  std::chrono::nanoseconds deadline = std::chrono::seconds(30);
+  std::uint32_t layer = 1;  ///< ordinal of the layer in its group, 1 or more
+};
+
+/// Input of the next call: GPU pointers into this rank's arena, for up to max_tokens tokens.
+struct GpuBatch {
+  std::byte* x;           ///< [tokens, H] E4M3
+  std::byte* x_scales;    ///< [tokens, H / 32] UE8M0
+  std::int64_t* experts;  ///< [tokens, top_k]
+  float* weights;         ///< [tokens, top_k]
+};
+
+class FusedLayer {
+ public:
+  /// Packs this rank's experts on the current device. Throws Error{unsupported},
+  /// {invalid_argument}, {out_of_memory}.
+  FusedLayer(const LayerConfig& config, const LayerWeights& weights, const FusedOptions& options);
+  ~FusedLayer();
+  FusedLayer(FusedLayer&&) noexcept;
+
+  GpuBatch batch() const;
+
+  /// Enqueues the call: y (GPU memory, bf16 [tokens, H]) from what batch() holds when the stream
+  /// gets there. With more than one rank every rank enqueues its call before any of them waits.
+  void forward(std::int64_t tokens, BFloat16* y, void* stream, const GpuOverrides& overrides = {});
+
+  /// The same with the number of tokens read from GPU memory when the call begins, so that a graph
+  /// can replay it; `expected_tokens` only chooses the kernel.
+  void forward_counted(const std::int32_t* tokens, std::int64_t expected_tokens, BFloat16* y,
+                       void* stream);
+
+  /// Waits for the stream, then throws what the calls on it ran into: Error{deadline} that names
+  /// rank, signal, seen and wanted; Error{mismatch}; Error{invalid_argument} for an id beyond the
+  /// experts (that token's y is NaN; the layer stays usable).
+  void wait(void* stream);
+
+  /// The plan of a call of so many tokens.
+  GpuPlan plan(std::int64_t tokens, const GpuOverrides& overrides = {}) const;
+  /// Weights that were too small against their row's largest and had to be rounded at packing.
+  std::int64_t rounded_weights() const;
+  /// Bytes of packed weights of one expert.
+  std::int64_t expert_bytes() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace megamoe::sm90

@@ -1,0 +1,45 @@
+// Packs weights on the GPU.
+#pragma once
+
+#include <cstdint>
+
+#include "megamoe/weights.hpp"
+
+#include "device/cuda.hpp"
+#include "layout/sm90_weights.hpp"
+
+namespace megamoe::sm90 {
+
+/// One of the two matrices, packed, for all experts of a rank.
+struct PackedWeights {
+  PackedMatrix shape{};
+  device::Memory tiles;
+  device::Memory row_factors;
+  device::Memory bias;  ///< f32 [expert][packed rows], zero where an expert has none
+  enum class Bias { none, some } has_bias = Bias::none;
+};
+
+/// The rank's W1 and W2. Throws Error{invalid_argument} that names the expert whose matrix does not
+/// fit, Error{unsupported} for weights that are not FP4.
+class WeightPacker {
+ public:
+  explicit WeightPacker(const LayerShape& shape);
+
+  /// Packs expert number `local_expert` of this rank. `what` names it in errors.
+  void pack(const ExpertWeights& weights, std::int64_t local_expert, PackedWeights& w1,
+            PackedWeights& w2, std::string_view what);
+  PackedWeights allocate_gemm1(std::int64_t experts) const;
+  PackedWeights allocate_gemm2(std::int64_t experts) const;
+
+  /// Values so far that were too small against their row's largest and had to be rounded.
+  std::int64_t rounded_values() const;
+
+ private:
+  LayerShape shape_;
+  device::Memory values_[2];
+  device::Memory scales_[2];
+  device::Memory largest_;
+  device::Memory rounded_;
+};
+
+}  // namespace megamoe::sm90

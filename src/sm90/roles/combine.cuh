@@ -1,0 +1,113 @@
+// Barrier B and combine: the math warps, after their last task.
+#pragma once
+
+#include "sm90/roles/epilogues.cuh"
+
+namespace megamoe::sm90 {
+
+/// All pushes of this block are done; the last block of the rank tells all ranks; waits for all
+/// ranks. Math threads. False: the block has left.
+template <KernelShape S>
+__device__ __forceinline__ bool barrier_b(const Context& c) {
+  ptx::named_barrier(kMathBarrier, S.math_threads());
+  if (threadIdx.x == 0 && !c.left()) {
+    __threadfence_system();
+    GridCounters* grid = c.region<GridCounters>(GpuRegion::grid, c.call().bank);
+    if (ptx::fetch_add_acquire_release_sys(&grid->finished, 1u) + 1 == gridDim.x) {
+      arrive_at_ranks(c, BarrierId::b);
+    }
+  }
+  if (static_cast<int>(threadIdx.x) < c.params.ranks) {
+    wait_for_rank(c, {WaitSignal::barrier_b, threadIdx.x}, BarrierId::b,
+                  static_cast<int>(threadIdx.x));
+  }
+  ptx::named_barrier(kMathBarrier, S.math_threads());
+  return !c.left();
+}
+
+/// Slots of a token that hold a route, as bits; all ones in `bad` if an id is beyond the experts.
+struct TokenSlots {
+  std::uint32_t routes;
+  bool bad;
+};
+__device__ __forceinline__ TokenSlots token_slots(const Context& c, std::int64_t token) {
+  const FusedParams& p = c.params;
+  const int lane = threadIdx.x % 32;
+  const std::int64_t* ids = c.region<std::int64_t>(GpuRegion::expert_ids) + token * p.top_k;
+  const long long id = lane < p.top_k ? __ldg(reinterpret_cast<const long long*>(ids) + lane) : -1;
+  bool route = id >= 0 && id < p.experts;
+  for (int earlier = 0; earlier + 1 < p.top_k; ++earlier) {
+    const long long other = __shfl_sync(0xffffffffu, id, earlier);
+    if (earlier < lane && other == id) route = false;
+  }
+  return {__ballot_sync(0xffffffffu, route), __any_sync(0xffffffffu, id >= p.experts) != 0};
+}
+
+__device__ __forceinline__ void add_bf16(float (&sum)[8], const uint4& v) {
+  const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    sum[2 * i] = __fadd_rn(sum[2 * i], __uint_as_float(words[i] << 16));
+    sum[2 * i + 1] = __fadd_rn(sum[2 * i + 1], __uint_as_float(words[i] & 0xffff0000u));
+  }
+}
+
+/// Eight features of one token: the slots' results in slot order, four in flight.
+__device__ __forceinline__ uint4 combine_features(const uint4* first, std::int64_t slot_stride,
+                                                  std::uint32_t routes) {
+  float sum[8] = {};
+  while (routes != 0) {
+    uint4 v[4];
+    int count = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (routes == 0) continue;
+      const int slot = __ffs(static_cast<int>(routes)) - 1;
+      routes &= routes - 1;
+      v[i] = ptx::load_uncached(first + slot * slot_stride);
+      count = i + 1;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (i < count) add_bf16(sum, v[i]);
+    }
+  }
+  uint4 result;
+  std::uint32_t* words = &result.x;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(sum[2 * i], sum[2 * i + 1]);
+    words[i] = *reinterpret_cast<const std::uint32_t*>(&pair);
+  }
+  return result;
+}
+
+/// y of this rank's tokens: pieces of 256 features, dealt to the warps of the grid. `warps`: of
+/// this block that take part; `warp`: which this is. NaN everywhere once the block has left.
+__device__ __forceinline__ void combine(const Context& c, int warp, int warps) {
+  const FusedParams& p = c.params;
+  const int lane = threadIdx.x % 32;
+  const int pieces = (p.hidden + 255) / 256;
+  const std::int64_t units = std::int64_t{c.call().tokens} * pieces;
+  const std::int64_t stride = std::int64_t{gridDim.x} * warps;
+  const std::byte* results = c.region<std::byte>(GpuRegion::combine);
+  const std::int64_t slot_stride = std::int64_t{p.max_tokens} * p.hidden / 8;
+  const bool left = c.left();
+  constexpr std::uint32_t kNaNPair = 0x7fff7fffu;
+  for (std::int64_t unit = std::int64_t{warp} * gridDim.x + blockIdx.x; unit < units;
+       unit += stride) {
+    const std::int64_t token = unit / pieces;
+    const int feature = static_cast<int>(unit % pieces) * 256 + lane * 8;
+    const TokenSlots slots = token_slots(c, token);
+    if (feature >= p.hidden) continue;
+    const std::int64_t at = (token * p.hidden + feature) / 8;
+    uint4* y = reinterpret_cast<uint4*>(p.y) + at;
+    if (slots.bad || left) {
+      *y = {kNaNPair, kNaNPair, kNaNPair, kNaNPair};
+      continue;
+    }
+    *y = combine_features(reinterpret_cast<const uint4*>(results) + at, slot_stride, slots.routes);
+  }
+}
+
+}  // namespace megamoe::sm90

@@ -1,0 +1,187 @@
+// Dispatch: two warps of every block pull rows from their source ranks into the pool.
+//
+// On its way a row is rebased: x comes with one exponent per 32 columns, GEMM 1 wants one per 512,
+// so that the tensor cores can accumulate in place over 512. The largest exponent among groups that
+// hold a nonzero value is kept; the other groups' values are scaled down by a power of two, which
+// is exact but for values that become subnormal in E4M3.
+#pragma once
+
+#include "numerics/ue8m0.hpp"
+#include "routing/round_robin.hpp"
+#include "sm90/context.cuh"
+
+namespace megamoe::sm90 {
+
+/// 2^-shift as f16, twice; zero from 25 on, where no E4M3 value leaves a trace.
+__device__ __forceinline__ std::uint32_t half2_power(std::uint32_t shift) {
+  const std::uint32_t normal = (15u - shift) << 10;
+  const std::uint32_t subnormal = shift > 24 ? 0u : 1u << (24u - shift);
+  const std::uint32_t half = shift <= 14 ? normal : subnormal;
+  return half | half << 16;
+}
+
+/// Two E4M3 values times 2^-shift, rounded to nearest even. f16 holds every product exactly that
+/// does not round to zero anyway.
+__device__ __forceinline__ std::uint16_t scale_e4m3_pair(std::uint16_t pair, std::uint32_t power) {
+  std::uint16_t result;
+  asm("{\n.reg .b32 wide, scaled;\n"
+      "cvt.rn.f16x2.e4m3x2 wide, %1;\n"
+      "mul.rn.f16x2 scaled, wide, %2;\n"
+      "cvt.rn.satfinite.e4m3x2.f16x2 %0, scaled;\n}"
+      : "=h"(result)
+      : "h"(pair), "r"(power));
+  return result;
+}
+__device__ __forceinline__ std::uint32_t scale_e4m3_word(std::uint32_t word, std::uint32_t power) {
+  const std::uint32_t low = scale_e4m3_pair(static_cast<std::uint16_t>(word), power);
+  const std::uint32_t high = scale_e4m3_pair(static_cast<std::uint16_t>(word >> 16), power);
+  return low | high << 16;
+}
+
+/// Where a pool row comes from and stands.
+struct PoolRow {
+  int source_rank;
+  int token;
+  int slot;
+  std::int64_t block;
+  int row;  ///< in the block
+};
+
+template <KernelShape S>
+__device__ __forceinline__ PoolRow locate_row(const Context& c, int expert, int row) {
+  const FusedParams& p = c.params;
+  const std::uint32_t* counts = c.in_shared<std::uint32_t>(p.shared.counts);
+  const auto count = [&](std::int64_t r) {
+    return std::int64_t{counts[r * p.experts_per_rank + expert]};
+  };
+  const Turn turn = p.ranks == 1 ? Turn{0, row} : turn_of_row(count, p.ranks, row);
+  const std::uint32_t* lists = c.region<std::uint32_t>(GpuRegion::source_list);
+  const std::uint32_t route =
+      __ldcg(&lists[(std::int64_t{expert} * p.ranks + turn.rank) * p.max_tokens + turn.position]);
+  const std::int64_t first_block = c.in_shared<std::int64_t>(p.shared.first_block)[expert];
+  return {static_cast<int>(turn.rank), static_cast<int>(route / p.top_k),
+          static_cast<int>(route % p.top_k), first_block + row / S.tokens, row % S.tokens};
+}
+
+/// The route's weight: the sum over all slots that name its expert, in slot order. Whole warp.
+__device__ __forceinline__ float pull_weight(const Context& c, const PoolRow& at) {
+  const FusedParams& p = c.params;
+  const int lane = threadIdx.x % 32;
+  const std::int64_t list = std::int64_t{at.token} * p.top_k;
+  const std::int64_t* ids =
+      c.map(c.region<std::int64_t>(GpuRegion::expert_ids), at.source_rank) + list;
+  const float* weights = c.map(c.region<float>(GpuRegion::expert_weights), at.source_rank) + list;
+  const bool mine = lane < p.top_k;
+  const long long id = mine ? ids[lane] : -1;
+  const float weight = mine ? weights[lane] : 0.0f;
+  const long long wanted = __shfl_sync(0xffffffffu, id, at.slot);
+  std::uint32_t same = __ballot_sync(0xffffffffu, mine && id == wanted) >> at.slot;
+  float sum = __shfl_sync(0xffffffffu, weight, at.slot);
+  int slot = at.slot;
+  for (same >>= 1, ++slot; same != 0; same >>= 1, ++slot) {
+    const float other = __shfl_sync(0xffffffffu, weight, slot & 31);
+    if (same & 1u) sum = __fadd_rn(sum, other);
+  }
+  return sum;
+}
+
+/// Rebases the row in this warp's buffer and stores it in its block tile. Whole warp.
+template <KernelShape S>
+__device__ __forceinline__ void store_row(const Context& c, std::uint32_t buffer,
+                                          const std::uint8_t* scales, const PoolRow& at) {
+  const FusedParams& p = c.params;
+  const int lane = threadIdx.x % 32;
+  const int padded = p.k_blocks1() * kTileColumns;
+  const int intervals = (p.hidden + kGemm1Interval - 1) / kGemm1Interval;
+  std::byte* tile = c.region<std::byte>(GpuRegion::gemm1_input) +
+                    at.block * S.tokens * std::int64_t{padded} + at.row * kTileColumns;
+  float* out_scales =
+      c.region<float>(GpuRegion::gemm1_input_scales) + at.block * intervals * S.tokens + at.row;
+  for (int i = 0; i < intervals; ++i) {
+    const int column = i * kGemm1Interval + lane * 16;
+    const bool inside = column < p.hidden;
+    uint4 v = inside ? ptx::load_shared_16(buffer + column) : uint4{0, 0, 0, 0};
+    const std::uint32_t scale = inside ? scales[column / kScaleGroup] : 0;
+    const bool half = ((v.x | v.y | v.z | v.w) & 0x7f7f7f7fu) != 0;
+    const std::uint32_t halves = __ballot_sync(0xffffffffu, half);
+    const bool nonzero = (halves >> (lane & 30) & 3u) != 0;
+    // Plus one, so that 0 says that all values are zero.
+    const std::uint32_t largest = __reduce_max_sync(0xffffffffu, nonzero ? scale + 1 : 0);
+    const std::uint32_t exponent = largest == 0 ? kUe8m0One : largest - 1;
+    if (nonzero && exponent != scale) {
+      const std::uint32_t power = half2_power(exponent - scale);
+      v.x = scale_e4m3_word(v.x, power);
+      v.y = scale_e4m3_word(v.y, power);
+      v.z = scale_e4m3_word(v.z, power);
+      v.w = scale_e4m3_word(v.w, power);
+    }
+    if (column < padded) {
+      const int piece = (lane % 8) ^ (at.row % 8);
+      *reinterpret_cast<uint4*>(tile + std::int64_t{column / kTileColumns} * S.token_bytes() +
+                                piece * 16) = v;
+    }
+    if (lane == 0) {
+      out_scales[i * S.tokens] = ue8m0_to_float(static_cast<std::uint8_t>(exponent));
+    }
+  }
+}
+
+/// One row: from its rank to the pool, then its block's arrival count. Whole warp.
+template <KernelShape S>
+__device__ __forceinline__ void pull_row(const Context& c, int warp, std::uint32_t phase,
+                                         const PoolRow& at) {
+  const FusedParams& p = c.params;
+  const int lane = threadIdx.x % 32;
+  const int begin = p.shared.dispatch + warp * p.shared.dispatch_bytes;
+  const std::uint32_t buffer = c.shared + begin;
+  std::uint8_t* scales = c.in_shared<std::uint8_t>(begin + p.shared.dispatch_scales);
+  const std::uint32_t barrier = c.shared + p.shared.dispatch_full + warp * 8;
+  const std::int64_t token = at.token;
+  if (lane == 0) {
+    const std::byte* row = c.map(c.region<std::byte>(GpuRegion::x), at.source_rank);
+    ptx::barrier_arrive_expect(barrier, p.hidden);
+    ptx::bulk_load(buffer, row + token * p.hidden, p.hidden, barrier);
+  }
+  const int groups = p.hidden / kScaleGroup;
+  const std::uint8_t* row_scales =
+      c.map(c.region<std::uint8_t>(GpuRegion::x_scales), at.source_rank) + token * groups;
+  for (int g = lane; g < groups; g += 32) scales[g] = row_scales[g];
+  const float weight = pull_weight(c, at);
+  if (lane == 0) {
+    std::byte* combine = c.map(c.region<std::byte>(GpuRegion::combine), at.source_rank);
+    RowTarget* target = c.region<RowTarget>(GpuRegion::row_target) + at.block * S.tokens + at.row;
+    *target = {reinterpret_cast<std::uint64_t>(
+                   combine + (std::int64_t{at.slot} * p.max_tokens + token) * p.hidden * 2),
+               weight, 0};
+  }
+  __syncwarp();
+  while (!ptx::barrier_try_wait(barrier, phase)) {
+  }
+  store_row<S>(c, buffer, scales, at);
+  ptx::fence_async_proxy();
+  __syncwarp();
+  if (lane == 0) {
+    ptx::add_release_gpu(
+        c.region<std::uint32_t>(GpuRegion::block_arrival, c.call().bank) + at.block, 1u);
+  }
+}
+
+/// Rows in pool order, dealt to the dispatch warps of the grid one by one.
+template <KernelShape S>
+__device__ __forceinline__ void dispatch_role(const Context& c, int warp) {
+  const FusedParams& p = c.params;
+  const std::int32_t* first_row = c.in_shared<std::int32_t>(p.shared.first_row);
+  const int rows = first_row[p.experts_per_rank];
+  const int stride = static_cast<int>(gridDim.x) * kDispatchWarps;
+  int expert = 0;
+  std::uint32_t phase = 0;
+  for (int row = static_cast<int>(blockIdx.x) + warp * static_cast<int>(gridDim.x); row < rows;
+       row += stride) {
+    while (first_row[expert + 1] <= row) ++expert;
+    pull_row<S>(c, warp, phase, locate_row<S>(c, expert, row - first_row[expert]));
+    phase ^= 1;
+    if (c.left()) return;
+  }
+}
+
+}  // namespace megamoe::sm90

@@ -1,0 +1,99 @@
+// The math warpgroups: tasks from the ring, a slab each, then the epilogue.
+#pragma once
+
+#include "sm90/roles/epilogues.cuh"
+
+namespace megamoe::sm90 {
+
+/// Fetches the block's row targets into this warpgroup's copy; complete after finish_targets().
+template <KernelShape S>
+__device__ __forceinline__ void fetch_targets(const Context& c, int block) {
+  const ThreadPlace at = ThreadPlace::here();
+  const RowTarget* from =
+      c.region<RowTarget>(GpuRegion::row_target) + std::int64_t{block} * S.tokens;
+  const std::uint32_t to = targets_of<S>(c, at.group);
+  for (int t = at.warp * 32 + at.lane; t < S.tokens; t += kWarpgroup) {
+    ptx::async_copy_16(to + t * sizeof(RowTarget), from + t);
+  }
+}
+__device__ __forceinline__ void finish_targets() {
+  ptx::wait_async_copies();
+  ptx::named_barrier(kGroupBarrier + ThreadPlace::here().group, kWarpgroup);
+}
+
+/// The next tile's place for this thread. `slab`: of 64 rows, counted from the task's first.
+template <KernelShape S>
+__device__ __forceinline__ TilePlace tile_place(const Context& c, const TaskPlace& ring, int slab) {
+  const ThreadPlace at = ThreadPlace::here();
+  const volatile TaskSlot& task = task_at(c, ring);
+  const std::int64_t rows = task.kind == kTaskGemm1
+                                ? (std::int64_t{task.expert} * c.params.groups + task.part) * 256
+                                : std::int64_t{task.expert} * c.params.row_tiles2 * kTileRows +
+                                      std::int64_t{task.part} * S.rows();
+  return {task.block, task.part, task.valid, rows + slab * kSlabRows + at.warp * 16 + at.row};
+}
+
+template <KernelShape S>
+__device__ __forceinline__ void gemm1_task(const Context& c, PipelinePlace& place,
+                                           const TaskPlace& ring) {
+#pragma unroll 1
+  for (int t = 0; t < S.gemm1_tiles(); ++t) {
+    // The rows of a task have all arrived once its first stage is full.
+    wait_or_leave(c, c.full(place.stage), place.phase);
+    if (t == 0) fetch_targets<S>(c, task_at(c, ring).block);
+    float sum[S.tokens / 2];
+    multiply_slab<S, kGemm1Interval / kTileColumns>(c, place, c.params.k_blocks1(), sum);
+    if (t == 0) finish_targets();
+    const int group = ThreadPlace::here().group;
+    const int slab = t * S.math_groups + group;
+    const TilePlace tile = tile_place<S>(c, ring, slab);
+    float values[S.tokens / 4];
+    activate_tile<S>(c, tile, sum, values);
+    add_maxima<S>(c, values);
+    if (t + 1 < S.gemm1_tiles()) {
+      keep_values<S>(c, values);
+      continue;
+    }
+    finish_maxima<S>(c, tile);
+    store_activations<S>(c, tile, slab, values);
+    if (S.gemm1_tiles() == 2) {
+      fetch_values<S>(c, values);
+      store_activations<S>(c, tile, group, values);
+    }
+    release_readiness(c, tile);
+  }
+}
+
+template <KernelShape S>
+__device__ __forceinline__ void gemm2_task(const Context& c, PipelinePlace& place,
+                                           const TaskPlace& ring) {
+  wait_or_leave(c, c.full(place.stage), place.phase);
+  fetch_targets<S>(c, task_at(c, ring).block);
+  float sum[S.tokens / 2];
+  multiply_slab<S, 1>(c, place, c.params.groups, sum);
+  finish_targets();
+  push_tile<S>(c, tile_place<S>(c, ring, ThreadPlace::here().group), sum);
+}
+
+template <KernelShape S>
+__device__ __forceinline__ void math_role(const Context& c) {
+  TaskPlace ring;
+  PipelinePlace place;
+  for (;;) {
+    wait_for_task(c, ring);
+    const int kind = uniform(task_at(c, ring).kind);
+    if (kind == kTaskEnd) return;
+    // The group is done with the targets of its last task.
+    ptx::named_barrier(kGroupBarrier + ThreadPlace::here().group, kWarpgroup);
+    if (kind == kTaskGemm1) {
+      gemm1_task<S>(c, place, ring);
+    } else {
+      gemm2_task<S>(c, place, ring);
+    }
+    __syncwarp();
+    if (thread_index() % 32 == 0) release_task(c, ring);
+    ring.advance();
+  }
+}
+
+}  // namespace megamoe::sm90
