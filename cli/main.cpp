@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   CLI::App app("One mixture-of-experts layer, expert-parallel over many ranks, as one operation.",
                "megamoe");
   app.require_subcommand(1);
+  app.footer("Start with `megamoe run`; `megamoe run --help` shows its options and examples.");
   app.set_version_flag("--version", megamoe::version());
   const std::vector<std::pair<const char*, megamoe::cli::Command>> commands{
       {"run", megamoe::cli::add_run(app)}, {"verify", megamoe::cli::add_verify(app)}};

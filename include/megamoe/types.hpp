@@ -15,13 +15,13 @@ struct BFloat16 {
 /// How numbers are stored and multiplied. "x_weights": the format of the activations, then of W1
 /// and W2.
 ///
-/// | recipe      | x                        | W1, W2                          | between the GEMMs |
-/// |-------------|--------------------------|---------------------------------|------------------------|
-/// | `fp8_fp4`   | E4M3, UE8M0 per 32       | E2M1, UE8M0 per row and 32      | E4M3, UE8M0 per 128
-/// | | `fp8_fp8`   | E4M3, f32 per 128        | E4M3, f32 per 128 x 128         | E4M3, UE8M0 per
-/// 128    | | `bf16_bf16` | bf16                     | bf16                            | bf16 | |
-/// `bf16_fp4`  | bf16                     | as fp8_fp4                      | bf16 | | `bf16_fp8`
-/// | bf16                     | as fp8_fp8                      | bf16                   |
+/// | recipe      | x                  | W1, W2                    | between the GEMMs   |
+/// |-------------|--------------------|---------------------------|---------------------|
+/// | `fp8_fp4`   | E4M3, UE8M0 per 32 | E2M1, UE8M0 per row and 32 | E4M3, UE8M0 per 128 |
+/// | `fp8_fp8`   | E4M3, f32 per 128  | E4M3, f32 per 128 x 128   | E4M3, UE8M0 per 128 |
+/// | `bf16_bf16` | bf16               | bf16                      | bf16                |
+/// | `bf16_fp4`  | bf16               | as fp8_fp4                | bf16                |
+/// | `bf16_fp8`  | bf16               | as fp8_fp8                | bf16                |
 enum class Recipe { fp8_fp4, fp8_fp8, bf16_bf16, bf16_fp4, bf16_fp8 };
 
 /// `swiglu`: silu(gate) * up; with a limit c first gate = min(gate, c), up = clamp(up, -c, c).

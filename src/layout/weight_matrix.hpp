@@ -36,7 +36,7 @@ void check_finite(const MatrixView& matrix, std::string_view what);
 class FormattedMatrix {
  public:
   /// bf16 becomes fp4 (UE8M0 per row and 32) or fp8 (f32 per 128 x 128); fp4 and fp8 become bf16
-  /// (rounded to nearest; exact for fp4). fp4 to fp8 and fp8 to fp4 are refused with
+  /// (through f32, rounded to nearest; exact for fp4). fp4 to fp8 and fp8 to fp4 are refused with
   /// Error{unsupported} that names `what` and the recipes that keep it.
   FormattedMatrix(const MatrixView& matrix, WeightFormat format, std::string_view what);
 

@@ -71,7 +71,7 @@ with tempfile.TemporaryDirectory() as folder:
     refused(["run", "--tokens", "many"], "many")
     refused(["run", "--preset", "gpt-5"], "deepseek-v3")
     refused(["run", "--hidden", "100", *SMALL[2:]], "hidden", "32")
-    refused(["run", *SMALL, "--top-k", "7"], "top_k")
+    refused(["run", *SMALL[:6], "--top-k", "7"], "top_k")
     refused(["run", "--checkpoint", folder], "config.json")
     refused(["run", "--checkpoint", fixture, "--layer", "9"], "9")
     refused(["run", "--checkpoint", fixture, "--hidden", "64"], "checkpoint")

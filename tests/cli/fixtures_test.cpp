@@ -20,6 +20,14 @@ std::vector<float> expected_output(const std::string& folder) {
   return values;
 }
 
+/// How far a right implementation is from the family's f32 one. bf16 activations: the roundings of the contract. FP8: an E4M3
+/// rounding, 2.6e-2 in the root mean square, of x and of the intermediate, and of bf16 weights, which become fp8.
+double most(const std::string& folder, ActivationFormat activations) {
+  if (activations == ActivationFormat::bf16) return 6e-3;
+  const bool bf16_weights = load_layer(folder, 0).config.recipe == Recipe::bf16_bf16;
+  return bf16_weights ? 7e-2 : 5e-2;
+}
+
 class Fixture : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Fixture, MatchesTheModelFamilyOnOneToFourRanksInEveryExecution) {
@@ -42,10 +50,7 @@ TEST_P(Fixture, MatchesTheModelFamilyOnOneToFourRanksInEveryExecution) {
         EXPECT_EQ(std::memcmp(first.data(), execution.y.data(), first.size() * sizeof(float)), 0)
             << ranks << " ranks: other bits";
       }
-      // bf16: the roundings of the contract; fp8: those of x, of the intermediate, and of bf16
-      // weights quantised for fp8_fp8.
-      EXPECT_LE(relative_l2(result.executions.front().y, expected),
-                activations == ActivationFormat::bf16 ? 6e-3 : 6e-2)
+      EXPECT_LE(relative_l2(result.executions.front().y, expected), most(folder, activations))
           << ranks << " ranks";
     }
   }
