@@ -12,7 +12,7 @@
 int main(int argc, char** argv) {
   CLI::App app("One mixture-of-experts layer, expert-parallel over many ranks, as one operation.",
                "megamoe");
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
   app.footer("Start with `megamoe run`; `megamoe run --help` shows its options and examples.");
   app.set_version_flag("--version", megamoe::version());
   const std::vector<std::pair<const char*, megamoe::cli::Command>> commands{
@@ -26,5 +26,6 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "megamoe: {}\n", error.what());
     return 2;
   }
-  return 0;
+  fmt::print(stderr, "{}", app.help());
+  return 2;
 }
