@@ -5,6 +5,7 @@
 
 #include "base/integers.hpp"
 #include "layout/sm90_weights.hpp"
+#include "schedule/walk.hpp"
 
 namespace megamoe::sm90 {
 
@@ -40,7 +41,7 @@ struct KernelShape {
   constexpr int launch_registers() const {
     return static_cast<int>(kSmRegisters / threads() / 8 * 8);
   }
-  constexpr int loader_registers() const { return math_groups == 2 ? 40 : 64; }
+  constexpr int loader_registers() const { return math_groups == 2 ? 56 : 64; }
   constexpr int math_registers() const {
     return (launch_registers() + (launch_registers() - loader_registers()) / math_groups) / 8 * 8;
   }
@@ -50,7 +51,7 @@ struct KernelShape {
 /// limit: four math warpgroups keep more decoding in flight. Above, the tensor cores are: two
 /// warpgroups have the registers for the wide tile. 176 is the widest whose sums, partial sums and
 /// fragments leave a thread of 232 registers enough for everything else.
-inline constexpr KernelShape kKernelShapes[] = {{16, 4}, {32, 4},  {48, 4},  {64, 4},
+inline constexpr KernelShape kKernelShapes[] = {{16, 4}, {32, 4},  {48, 4},  {64, 2},
                                                 {96, 2}, {128, 2}, {160, 2}, {176, 2}};
 
 /// A task as the weights loader hands it to the other roles of its block. They read it where it
@@ -82,7 +83,7 @@ struct SharedLayout {
   std::int32_t targets = 0;  ///< RowTarget[tokens] per math warpgroup
   std::int32_t maxima = 0;
   std::int32_t reciprocals = 0;
-  std::int32_t transpose = 0;  ///< 512 bytes per math warp
+  std::int32_t transpose = 0;  ///< 1024 bytes per math warp
   std::int32_t full = 0;       ///< barriers
   std::int32_t empty = 0;
   std::int32_t task_full = 0;
@@ -93,6 +94,7 @@ struct SharedLayout {
   std::int32_t first_row = 0;    ///< i32 [local experts + 1]: valid rows before each
   std::int32_t counts = 0;       ///< u32 [ranks][local experts]
   std::int32_t call = 0;         ///< CallView
+  std::int32_t walk = 0;         ///< the weights loader's Walk: registers are dear there too
   std::int32_t left = 0;         ///< u32: the block gives the call up
   std::int32_t bytes = 0;
 };
@@ -117,7 +119,7 @@ constexpr SharedLayout shared_layout(const KernelShape& shape, std::int64_t hidd
   l.targets = take(std::int64_t{shape.math_groups} * shape.tokens * 16, 16);
   l.maxima = take(shape.tokens * 4, 16);
   l.reciprocals = take(shape.tokens * 4, 16);
-  l.transpose = take(std::int64_t{shape.math_warps()} * 512, 128);
+  l.transpose = take(std::int64_t{shape.math_warps()} * 1024, 128);
   l.full = take(std::int64_t{stages} * 8, 8);
   l.empty = take(std::int64_t{stages} * 8, 8);
   l.task_full = take(kTaskRing * 8, 8);
@@ -128,6 +130,7 @@ constexpr SharedLayout shared_layout(const KernelShape& shape, std::int64_t hidd
   l.first_row = take((experts + 1) * 4, 4);
   l.counts = take(ranks * experts * 4, 4);
   l.call = take(sizeof(CallView), 4);
+  l.walk = take(sizeof(Walk), 8);
   l.left = take(4, 4);
   l.bytes = static_cast<std::int32_t>(end);
   return l;

@@ -10,6 +10,10 @@
 namespace megamoe::sm90 {
 namespace {
 
+// Waves of twice the least size: GEMM 2 then lags far enough behind GEMM 1 that its pushes do not
+// compete with the pulls of the wave (v3 slice, 8192 tokens: 6.76 ms against 7.39).
+constexpr std::int64_t kWaveFactor = 2;
+
 KernelShape kernel_with(int token_tile) {
   for (const KernelShape& shape : kKernelShapes) {
     if (shape.tokens == token_tile) return shape;
@@ -69,9 +73,9 @@ GpuPlan make_gpu_plan(const LayerShape& shape, std::int64_t tokens, const GpuMac
   plan.gemm2_tasks_per_block =
       ceil_div(packed_gemm2(shape).row_tiles(), plan.kernel.weight_tiles());
   const std::int64_t blocks_per_expert = max64(1, ceil_div(expected, plan.kernel.tokens));
-  plan.experts_per_wave = overrides.experts_per_wave.value_or(static_cast<int>(
-      min64(shape.experts_per_rank(),
-            experts_per_wave(machine.blocks, plan.gemm1_tasks_per_block * blocks_per_expert))));
+  plan.experts_per_wave = overrides.experts_per_wave.value_or(static_cast<int>(min64(
+      shape.experts_per_rank(), experts_per_wave(kWaveFactor * machine.blocks,
+                                                 plan.gemm1_tasks_per_block * blocks_per_expert))));
   return plan;
 }
 

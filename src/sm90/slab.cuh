@@ -90,29 +90,37 @@ __device__ __forceinline__ void release_stage(const Context& c, int stage) {
   if (threadIdx.x % 32 == 0) ptx::barrier_arrive(c.empty(stage));
 }
 
+/// This thread's addresses in stage 0; kept through a task, since computing them again in each step
+/// costs more than the registers.
+struct SlabAddresses {
+  std::uint32_t weights;  ///< its first 16 bytes
+  std::uint32_t steps;    ///< its eight scale steps
+  std::uint32_t scales;   ///< of its first two tokens
+};
+template <KernelShape S>
+__device__ __forceinline__ SlabAddresses slab_addresses(const Context& c) {
+  const int thread = thread_index() % kWarpgroup;
+  const int group = thread_index() / kWarpgroup;
+  const std::uint32_t stage = c.shared + c.params.shared.weights;
+  const std::uint32_t tile = stage + group / 2 * kWeightTileBytes;
+  return {tile + group % 2 * kSlabBytes + thread * 16,
+          tile + 2 * kSlabBytes + group % 2 * kSlabScaleBytes + thread / 4 * 8,
+          stage + S.weight_bytes() + thread % 4 * 8};
+}
+
 /// Decodes the weights of the stage at `place` once it is full, and moves on.
 template <KernelShape S>
-__device__ __forceinline__ void fetch_fragment(const Context& c, PipelinePlace& place,
-                                               std::uint32_t (&a)[16]) {
+__device__ __forceinline__ void fetch_fragment(const Context& c, const SlabAddresses& at,
+                                               PipelinePlace& place, std::uint32_t (&a)[16]) {
   wait_or_leave(c, c.full(place.stage), place.phase);
-  const int thread = thread_index();
-  const int group = thread / kWarpgroup;
-  const std::uint32_t tile = c.shared + c.params.shared.weights +
-                             place.stage * S.weight_stage_bytes() + group / 2 * kWeightTileBytes;
-  load_fragment(tile + group % 2 * kSlabBytes + thread % kWarpgroup * 16,
-                tile + 2 * kSlabBytes + group % 2 * kSlabScaleBytes + thread % kWarpgroup / 4 * 8,
-                a);
+  const std::uint32_t offset = place.stage * S.weight_stage_bytes();
+  load_fragment(at.weights + offset, at.steps + offset, a);
   place.advance(c.params.shared.stages);
 }
 
 template <KernelShape S>
 __device__ __forceinline__ std::uint32_t stage_tokens(const Context& c, int stage) {
   return c.shared + c.params.shared.tokens + stage * S.token_bytes();
-}
-template <KernelShape S>
-__device__ __forceinline__ std::uint32_t stage_scales(const Context& c, int stage) {
-  return c.shared + c.params.shared.weights + stage * S.weight_stage_bytes() + S.weight_bytes() +
-         thread_index() % 4 * 8;
 }
 
 /// One slab, all k blocks; `kInterval` k blocks share a scale. Four k blocks a round: what is first
@@ -125,15 +133,16 @@ __device__ __forceinline__ void multiply_slab(const Context& c, PipelinePlace& p
 #pragma unroll
   for (int i = 0; i < S.tokens / 2; ++i) sum[i] = 0.0f;
   int stage = place.stage;
-  fetch_fragment<S>(c, place, a[0]);
+  const SlabAddresses at = slab_addresses<S>(c);
+  fetch_fragment<S>(c, at, place, a[0]);
   const auto step = [&](int k, std::uint32_t(&now)[16], std::uint32_t(&next)[16]) {
     multiply<S.tokens>(part, now, stage_tokens<S>(c, stage), k % kInterval != 0);
     const int following = place.stage;
-    if (k + 1 < k_blocks) fetch_fragment<S>(c, place, next);
+    if (k + 1 < k_blocks) fetch_fragment<S>(c, at, place, next);
     ptx::wgmma_wait<0>();
     pin<S.tokens / 2>(part);
     if (k % kInterval == kInterval - 1 || k + 1 == k_blocks) {
-      promote<S.tokens>(sum, part, stage_scales<S>(c, stage));
+      promote<S.tokens>(sum, part, at.scales + stage * S.weight_stage_bytes());
     }
     release_stage(c, stage);
     stage = following;

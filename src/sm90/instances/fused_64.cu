@@ -4,7 +4,7 @@
 namespace megamoe::sm90 {
 
 const void* fused_kernel_64() {
-  return reinterpret_cast<const void*>(&fused_kernel<64, 4>);
+  return reinterpret_cast<const void*>(&fused_kernel<64, 2>);
 }
 
 }  // namespace megamoe::sm90

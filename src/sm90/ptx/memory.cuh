@@ -56,14 +56,10 @@ __device__ __forceinline__ std::uint32_t fetch_add_relaxed_gpu(std::uint32_t* wo
   return old;
 }
 
-/// Data of other blocks, past the L1 cache, which keeps what it once read.
-__device__ __forceinline__ uint4 load_uncached(const uint4* from) {
-  uint4 v;
-  asm volatile("ld.relaxed.gpu.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(from)
-               : "memory");
-  return v;
+/// Data of other blocks, read once: past the L1 cache, which keeps what it once read. Ordinary
+/// enough for the compiler to have many in flight.
+__device__ __forceinline__ uint4 load_streamed(const uint4* from) {
+  return __ldcg(from);
 }
 
 /// Orders this thread's ordinary writes before later accesses of the copy engine and the tensor

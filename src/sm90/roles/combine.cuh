@@ -52,24 +52,24 @@ __device__ __forceinline__ void add_bf16(float (&sum)[8], const uint4& v) {
   }
 }
 
-/// Eight features of one token: the slots' results in slot order, four in flight.
+/// Eight features of one token: the slots' results in slot order, eight in flight.
 __device__ __forceinline__ uint4 combine_features(const uint4* first, std::int64_t slot_stride,
                                                   std::uint32_t routes) {
+  constexpr int kInFlight = 8;
   float sum[8] = {};
   while (routes != 0) {
-    uint4 v[4];
-    int count = 0;
+    uint4 v[kInFlight];
+    std::uint32_t rest = routes;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (routes == 0) continue;
-      const int slot = __ffs(static_cast<int>(routes)) - 1;
-      routes &= routes - 1;
-      v[i] = ptx::load_uncached(first + slot * slot_stride);
-      count = i + 1;
+    for (int i = 0; i < kInFlight; ++i) {
+      const int slot = __ffs(static_cast<int>(rest)) - 1;
+      if (rest != 0) v[i] = ptx::load_streamed(first + slot * slot_stride);
+      rest &= rest - 1;
     }
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (i < count) add_bf16(sum, v[i]);
+    for (int i = 0; i < kInFlight; ++i) {
+      if (routes != 0) add_bf16(sum, v[i]);
+      routes &= routes - 1;
     }
   }
   uint4 result;
@@ -94,11 +94,15 @@ __device__ __forceinline__ void combine(const Context& c, int warp, int warps) {
   const std::int64_t slot_stride = std::int64_t{p.max_tokens} * p.hidden / 8;
   const bool left = c.left();
   constexpr std::uint32_t kNaNPair = 0x7fff7fffu;
-  for (std::int64_t unit = std::int64_t{warp} * gridDim.x + blockIdx.x; unit < units;
-       unit += stride) {
+  std::int64_t unit = std::int64_t{warp} * gridDim.x + blockIdx.x;
+  if (unit >= units) return;
+  TokenSlots next = token_slots(c, unit / pieces);
+  for (; unit < units; unit += stride) {
     const std::int64_t token = unit / pieces;
+    const TokenSlots slots = next;
+    // The ids of the next unit arrive while this one's results are on their way.
+    if (unit + stride < units) next = token_slots(c, (unit + stride) / pieces);
     const int feature = static_cast<int>(unit % pieces) * 256 + lane * 8;
-    const TokenSlots slots = token_slots(c, token);
     if (feature >= p.hidden) continue;
     const std::int64_t at = (token * p.hidden + feature) / 8;
     uint4* y = reinterpret_cast<uint4*>(p.y) + at;

@@ -41,19 +41,20 @@ __device__ __forceinline__ std::uint32_t targets_of(const Context& c, int group)
   return c.shared + c.params.shared.targets + group * S.tokens * sizeof(RowTarget);
 }
 
-__device__ __forceinline__ float round_to_bf16(float value) {
-  return __bfloat162float(__float2bfloat16_rn(value));
+/// Both rounded to bf16, by one conversion.
+__device__ __forceinline__ void round_to_bf16(float& gate, float& up) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(gate, up);
+  const std::uint32_t bits = *reinterpret_cast<const std::uint32_t*>(&pair);
+  gate = __uint_as_float(bits << 16);
+  up = __uint_as_float(bits & 0xffff0000u);
 }
 
-/// silu(gate) * up and its kin; see ActivationRule. exp and the division are the approximate ones:
-/// 2 ulp, far below the rounding to E4M3 that follows.
+/// gate / (1 + e^-(slope gate)) * (up + offset); see ActivationRule. exp and the division are the
+/// approximate ones: some ulp, far below the rounding to E4M3 that follows. Where e^-gate is
+/// infinite or its reciprocal underflows, the division gives the limit, 0.
 __device__ __forceinline__ float activate_fast(const ActivationRule& rule, float gate, float up) {
-  const float g = clamp_above(gate, rule.limit);
-  const float u = clamp_magnitude(up, rule.limit);
-  const float silu = __fdividef(g, 1.0f + __expf(-(rule.slope * g)));
-  // e^-g overflows for very negative g: the limit of g / (1 + e^-g) is 0, and __fdividef beyond
-  // 2^126 gives 0 too; -infinity alone would give NaN.
-  return silu * (u + rule.up_offset);
+  const float silu = __fdividef(gate, 1.0f + __expf(-(rule.slope * gate)));
+  return silu * (up + rule.up_offset);
 }
 
 /// The sums of a GEMM-1 tile become activations times the route's weight: value 2 j + e is token
@@ -68,12 +69,18 @@ __device__ __forceinline__ void activate_tile(const Context& c, const TilePlace&
   const float up_factor = __ldg(p.w1.row_factors + tile.factor_row + 8);
   const float gate_bias = p.w1.bias != nullptr ? __ldg(p.w1.bias + tile.factor_row) : 0.0f;
   const float up_bias = p.w1.bias != nullptr ? __ldg(p.w1.bias + tile.factor_row + 8) : 0.0f;
+  const bool clamped = p.activation.limit < f32_from_bits(kF32InfinityBits);
 #pragma unroll
   for (int j = 0; j < S.tokens / 8; ++j) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float gate = round_to_bf16(__fmaf_rn(sum[4 * j + e], gate_factor, gate_bias));
-      const float up = round_to_bf16(__fmaf_rn(sum[4 * j + 2 + e], up_factor, up_bias));
+      float gate = __fmaf_rn(sum[4 * j + e], gate_factor, gate_bias);
+      float up = __fmaf_rn(sum[4 * j + 2 + e], up_factor, up_bias);
+      round_to_bf16(gate, up);
+      if (clamped) {
+        gate = clamp_above(gate, p.activation.limit);
+        up = clamp_magnitude(up, p.activation.limit);
+      }
       const std::uint32_t weight = targets + (8 * j + 2 * at.pair + e) * sizeof(RowTarget) + 8;
       values[2 * j + e] =
           __fmul_rn(activate_fast(p.activation, gate, up), ptx::load_shared_f32x2(weight).x);
@@ -230,54 +237,73 @@ __device__ __forceinline__ void fetch_values(const Context& c, float* values) {
   }
 }
 
-/// GEMM-2 sums of a tile, rounded to bf16, to the rows of the source ranks: sixteen features of
+/// The sums of a GEMM-2 tile times the rows' factors, plus weight * bias where there is one.
+template <KernelShape S>
+__device__ __forceinline__ void finish_sums(const Context& c, const TilePlace& tile,
+                                            std::uint32_t targets, float* sum) {
+  const FusedParams& p = c.params;
+  const int pair = ThreadPlace::here().pair;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float factor = __ldg(p.w2.row_factors + tile.factor_row + 8 * h);
+#pragma unroll
+    for (int j = 0; j < S.tokens / 8; ++j) {
+      sum[4 * j + 2 * h] = __fmul_rn(sum[4 * j + 2 * h], factor);
+      sum[4 * j + 2 * h + 1] = __fmul_rn(sum[4 * j + 2 * h + 1], factor);
+    }
+  }
+  if (p.w2.bias == nullptr) return;
+  const float bias[2] = {__ldg(p.w2.bias + tile.factor_row),
+                         __ldg(p.w2.bias + tile.factor_row + 8)};
+#pragma unroll
+  for (int j = 0; j < S.tokens / 8; ++j) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const std::uint32_t target = targets + (8 * j + 2 * pair + e) * sizeof(RowTarget);
+      const float weight = ptx::load_shared_f32x2(target + 8).x;
+      sum[4 * j + e] = __fadd_rn(sum[4 * j + e], __fmul_rn(weight, bias[0]));
+      sum[4 * j + 2 + e] = __fadd_rn(sum[4 * j + 2 + e], __fmul_rn(weight, bias[1]));
+    }
+  }
+}
+
+__device__ __forceinline__ std::uint32_t to_bf16_pair(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+
+/// GEMM-2 results of a tile, rounded to bf16, to the rows of the source ranks: sixteen features of
 /// sixteen tokens at a time are transposed in 512 bytes of this warp's own, and leave as 32
 /// contiguous bytes per token.
 template <KernelShape S>
-__device__ __forceinline__ void push_tile(const Context& c, const TilePlace& tile,
-                                          const float* sum) {
+__device__ __forceinline__ void push_tile(const Context& c, const TilePlace& tile, float* sum) {
   const FusedParams& p = c.params;
   const ThreadPlace at = ThreadPlace::here();
   const std::uint32_t targets = targets_of<S>(c, at.group);
-  const float factors[2] = {__ldg(p.w2.row_factors + tile.factor_row),
-                            __ldg(p.w2.row_factors + tile.factor_row + 8)};
-  const float bias[2] = {p.w2.bias != nullptr ? __ldg(p.w2.bias + tile.factor_row) : 0.0f,
-                         p.w2.bias != nullptr ? __ldg(p.w2.bias + tile.factor_row + 8) : 0.0f};
-  const std::uint32_t staging = c.shared + p.shared.transpose + (at.group * 4 + at.warp) * 512;
+  finish_sums<S>(c, tile, targets, sum);
+  // Matrix q holds features 8 (q % 2), tokens 8 (q / 2); transposed, its rows are tokens. The two
+  // 16-byte halves of a token's 32 bytes change places with (token / 4) % 2: no two rows of a
+  // matrix meet in a bank.
+  const std::uint32_t staging = c.shared + p.shared.transpose + (at.group * 4 + at.warp) * 1024;
+  const int written = at.lane / 16 * 8 + at.lane % 8;
+  const std::uint32_t write = staging + written * 32 + ((at.lane / 8 % 2) ^ (written / 4 % 2)) * 16;
+  const int token = at.lane / 2;
+  const std::uint32_t read = staging + token * 32 + ((at.lane % 2) ^ (token / 4 % 2)) * 16;
   const int feature = tile.part * S.rows() + at.group * kSlabRows + at.warp * 16 + at.lane % 2 * 8;
   const bool live = !c.left() && feature < p.hidden;
 #pragma unroll
   for (int j = 0; j < S.tokens / 8; j += 2) {
-    std::uint32_t m[4];
-#pragma unroll
-    for (int q = 0; q < 4; ++q) {
-      const int h = q % 2;
-      const int column = j + q / 2;
-      float low = __fmul_rn(sum[4 * column + 2 * h], factors[h]);
-      float high = __fmul_rn(sum[4 * column + 2 * h + 1], factors[h]);
-      if (p.w2.bias != nullptr) {
-        const std::uint32_t weight = targets + (8 * column + 2 * at.pair) * sizeof(RowTarget) + 8;
-        low += ptx::load_shared_f32x2(weight).x * bias[h];
-        high += ptx::load_shared_f32x2(weight + sizeof(RowTarget)).x * bias[h];
-      }
-      const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-      m[q] = *reinterpret_cast<const std::uint32_t*>(&pair);
-    }
-    // Matrix q: features 8 (q % 2), tokens 8 (q / 2); its rows become the tokens. The two 16-byte
-    // halves of a token's 32 bytes change places with (token / 4) % 2: no two rows of a matrix meet
-    // in a bank.
-    const int written = at.lane / 16 * 8 + at.lane % 8;
-    const int half = at.lane / 8 % 2;
-    ptx::store_matrices_transposed(staging + written * 32 + (half ^ (written / 4 % 2)) * 16, m[0],
-                                   m[1], m[2], m[3]);
-    __syncwarp();
-    const int token = at.lane / 2;
-    const uint4 row =
-        ptx::load_shared_16(staging + token * 32 + (at.lane % 2 ^ (token / 4 % 2)) * 16);
-    __syncwarp();
+    // Two buffers take turns, so one barrier per round is enough.
+    const std::uint32_t buffer = j / 2 % 2 * 512;
+    const float* s = sum + 4 * j;
+    ptx::store_matrices_transposed(write + buffer, to_bf16_pair(s[0], s[1]),
+                                   to_bf16_pair(s[2], s[3]), to_bf16_pair(s[4], s[5]),
+                                   to_bf16_pair(s[6], s[7]));
     const int in_block = 8 * j + token;
+    const uint2 address = ptx::load_shared_8(targets + in_block * sizeof(RowTarget));
+    __syncwarp();
+    const uint4 row = ptx::load_shared_16(read + buffer);
     if (in_block < tile.valid && live) {
-      const uint2 address = ptx::load_shared_8(targets + in_block * sizeof(RowTarget));
       const std::uint64_t result = std::uint64_t{address.y} << 32 | address.x;
       reinterpret_cast<uint4*>(result)[feature / 8] = row;
     }

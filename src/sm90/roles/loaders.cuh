@@ -79,12 +79,13 @@ __device__ __forceinline__ void weights_loader_role(const Context& c) {
   const std::int64_t* first_block = c.in_shared<std::int64_t>(p.shared.first_block);
   const std::int32_t* first_row = c.in_shared<std::int32_t>(p.shared.first_row);
   std::uint32_t* tickets = &c.region<GridCounters>(GpuRegion::grid, c.call().bank)->ticket;
-  Walk walk(first_block, p.experts_per_rank,
-            {.pull_parts = 0,
-             .gemm1_parts = p.groups,
-             .gemm2_parts = gemm2_parts<S>(p),
-             .experts_per_wave = p.experts_per_wave},
-            TaskSet::all);
+  Walk& walk =
+      *new (c.in_shared<Walk>(p.shared.walk)) Walk(first_block, p.experts_per_rank,
+                                                   {.pull_parts = 0,
+                                                    .gemm1_parts = p.groups,
+                                                    .gemm2_parts = gemm2_parts<S>(p),
+                                                    .experts_per_wave = p.experts_per_wave},
+                                                   TaskSet::all);
   const std::int64_t tasks = walk.size();
   TaskPlace ring;
   PipelinePlace place;
