@@ -19,7 +19,8 @@ std::shared_ptr<Arena> GroupState::arena(const LayerShape& shape) {
   for (const std::weak_ptr<Arena>& known : arenas_) {
     if (auto arena = known.lock(); arena && arena->shape() == shape) return arena;
   }
-  auto arena = std::make_shared<Arena>(communicator_, shape);
+  auto arena = std::make_shared<Arena>(communicator_, shape, first_);
+  if (!first_) first_ = arena;
   arenas_.push_back(arena);
   return arena;
 }

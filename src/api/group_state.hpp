@@ -33,6 +33,7 @@ class GroupState {
  private:
   std::shared_ptr<Communicator> communicator_;
   std::shared_ptr<WorkerPool> pool_;
+  std::shared_ptr<Arena> first_;  // carries the group's fault, barriers and call numbers
   std::vector<std::weak_ptr<Arena>> arenas_;
   std::uint32_t layers_ = 0;
 };

@@ -193,6 +193,10 @@ double relative_l2(std::span<const float> a, std::span<const float> b) {
   for (std::size_t i = 0; i < b.size(); ++i) {
     if (std::isnan(a[i]) && std::isnan(b[i])) continue;
     if (std::isnan(a[i]) || std::isnan(b[i])) return std::numeric_limits<double>::infinity();
+    if (a[i] == b[i]) {  // infinities too, whose difference would be NaN
+      norm += std::isinf(b[i]) ? 0.0 : double{b[i]} * b[i];
+      continue;
+    }
     distance += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
     norm += double{b[i]} * b[i];
   }

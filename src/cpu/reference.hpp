@@ -28,8 +28,8 @@ std::vector<float> reference_forward(const LayerConfig& config, const LayerWeigh
                                      std::span<const std::int64_t> experts,
                                      std::span<const float> weights);
 
-/// ||a - b|| / ||b|| over all elements, b the reference; NaN where only one has NaN counts as
-/// infinite.
+/// ||a - b|| / ||b|| over all elements, b the reference. Elements where both are NaN (a token that
+/// has one, an id beyond the experts) are equal; where only one is, the distance is infinite.
 double relative_l2(std::span<const float> a, std::span<const float> b);
 
 /// 1 - 2 <a, b> / (<a, a> + <b, b>), the symmetric difference that the field's tests print.

@@ -15,7 +15,8 @@ class TeamBarrier {
   std::int64_t workers() const { return workers_; }
 
   /// Everything that any worker of the team wrote before is visible afterwards. Leaves with the
-  /// group's fault, and with a deadline error that names `role`.
+  /// group's fault; has no deadline of its own, since each of the others is either at work, or in
+  /// a wait for another rank that has one and will name that rank.
   void arrive_and_wait(std::string_view role, const Waiter& waiter) {
     const std::uint64_t round = round_.load(std::memory_order_relaxed);
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == workers_) {
@@ -23,10 +24,13 @@ class TeamBarrier {
       round_.store(round + 1, std::memory_order_release);
       return;
     }
-    waiter.until({role, "workers of this rank"}, [&] {
-      const std::uint64_t now = round_.load(std::memory_order_acquire);
-      return Observation{now != round, now, round + 1};
-    });
+    waiter.until(
+        {role, "workers of this rank"},
+        [&] {
+          const std::uint64_t now = round_.load(std::memory_order_acquire);
+          return Observation{now != round, now, round + 1};
+        },
+        Waiter::guarded());
   }
 
  private:

@@ -60,7 +60,8 @@ struct RowSource {
 
 /// State of the rank's calls, kept in the arena since a replayed graph repeats its arguments.
 struct alignas(64) CallState {
-  std::uint32_t call;  ///< number of the last call that began; 0 before the first
+  std::uint32_t call;        ///< calls that this arena has begun; the last one's parity is its bank
+  std::uint32_t group_call;  ///< calls that the group has begun, kept in its first arena
 };
 
 /// Ticket counters of the rank, one cache line each.

@@ -18,7 +18,10 @@ namespace megamoe {
 class Arena {
  public:
   /// Collective: allocates. Throws what Communicator::allocate throws.
-  Arena(std::shared_ptr<Communicator> communicator, const LayerShape& shape);
+  /// `first`: the group's first arena, whose fault, barriers and call numbers serve all arenas of
+  /// the group, so that calls on different arenas are still calls of one group; null for the first.
+  Arena(std::shared_ptr<Communicator> communicator, const LayerShape& shape,
+        std::shared_ptr<Arena> first = nullptr);
 
   int rank() const { return communicator_->rank(); }
   int ranks() const { return communicator_->ranks(); }
@@ -39,13 +42,13 @@ class Arena {
     return at<T>(id, rank(), bank);
   }
 
-  const Waiter& waiter() const { return *waiter_; }
-  FaultBoard& faults() { return *faults_; }
+  const Waiter& waiter() const { return *control().waiter_; }
+  FaultBoard& faults() { return *control().faults_; }
   const GroupBarrier& barrier(BarrierId id) const {
-    return barriers_[static_cast<std::size_t>(id)];
+    return control().barriers_[static_cast<std::size_t>(id)];
   }
 
-  /// The exclusive right to run one call at this rank, from its beginning to its end.
+  /// The exclusive right of this rank to run one call of its group, from its beginning to its end.
   class Call {
    public:
     /// Throws the group's fault, and Error{invalid_argument} when another call of this arena is
@@ -55,17 +58,23 @@ class Arena {
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
+    /// Of the group's calls, from 1.
     std::uint32_t number() const { return number_; }
     /// The bank that this call uses; it clears the other.
-    std::int64_t bank() const { return number_ % 2; }
+    std::int64_t bank() const { return bank_; }
 
    private:
-    Arena& arena_;
+    Arena& control_;
     std::uint32_t number_;
+    std::int64_t bank_;
   };
 
  private:
+  const Arena& control() const { return first_ ? *first_ : *this; }
+  Arena& control() { return first_ ? *first_ : *this; }
+
   std::shared_ptr<Communicator> communicator_;
+  std::shared_ptr<Arena> first_;
   LayerShape shape_;
   ArenaLayout layout_;
   std::unique_ptr<SymmetricMemory> memory_;

@@ -59,6 +59,10 @@ class Waiter {
     }
   }
 
+  /// A point to count from that never comes: for a wait on this rank's own workers, each of which
+  /// is at work or in a wait that has a deadline and names what it lacks.
+  static Clock::time_point guarded() { return Clock::now() + std::chrono::hours(24 * 365); }
+
   /// Throws the group's fault if there is one.
   void check() const;
 

@@ -1,5 +1,6 @@
 // The public interface as a user meets it: threads as ranks, batches, graphs, errors.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -135,6 +136,54 @@ TEST(Layer, LayersCalledInOppositeOrderAreAnErrorThatNamesBoth) {
     EXPECT_NE(message.find("layer 1"), std::string::npos) << message;
     EXPECT_NE(message.find("layer 2"), std::string::npos) << message;
   }
+}
+
+TEST(Layer, LayersOfDifferentShapeCalledInOppositeOrderAreThatErrorToo) {
+  const auto messages = on_ranks(2, [&](int rank, const Group& group) {
+    const LayerConfig config = small_config();
+    LayerConfig wide = config;
+    wide.hidden = 192;
+    Layer first(config, all_weights(config), group);
+    Layer second(wide, all_weights(wide), group);
+    EXPECT_NE(first.batch(1).experts.data(), second.batch(1).experts.data());
+    for (int call = 0; call < 3; ++call) {  // in the same order they take turns
+      run(first, cli::synthetic_input(config, 5, rank, 11));
+      run(second, cli::synthetic_input(wide, 5, rank, 11));
+      if (call == 1) run(first, cli::synthetic_input(config, 6, rank, 7));
+    }
+    if (rank == 0) {
+      run(first, cli::synthetic_input(config, 5, rank, 11));
+    } else {
+      run(second, cli::synthetic_input(wide, 5, rank, 11));
+    }
+  });
+  for (const std::string& message : messages) {
+    EXPECT_NE(message.find("layer 1"), std::string::npos) << message;
+    EXPECT_NE(message.find("layer 2"), std::string::npos) << message;
+  }
+}
+
+TEST(Layer, AFaultInOneArenaEndsTheWholeGroup) {
+  std::atomic<int> refused{0};
+  const auto messages = on_ranks(
+      2,
+      [&](int rank, const Group& group) {
+        const LayerConfig config = small_config();
+        LayerConfig wide = config;
+        wide.hidden = 192;
+        Layer first(config, all_weights(config), group);
+        Layer second(wide, all_weights(wide), group);
+        if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
+        try {
+          run(first, cli::synthetic_input(config, 5, rank, 11));
+        } catch (const Error&) {
+          ++refused;
+        }
+        run(second, cli::synthetic_input(wide, 5, rank, 11));
+      },
+      std::chrono::milliseconds(200));
+  EXPECT_EQ(refused, 2);
+  for (const std::string& message : messages) EXPECT_NE(message, "");
 }
 
 TEST(Layer, TooManyTokensAreRefusedByNameAndTheGroupStaysUsable) {

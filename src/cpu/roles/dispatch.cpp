@@ -17,10 +17,6 @@ using std::memory_order_acquire;
 using std::memory_order_relaxed;
 using std::memory_order_release;
 
-/// A deadline that starts this late never passes: for waits that another wait of the same call
-/// guards.
-constexpr std::chrono::hours kNever{24 * 365};
-
 void convert_tokens(const CpuCall& call, const Share& tokens) {
   if (call.x_bf16 == nullptr) return;
   const LayerShape& shape = call.plan.shape;
@@ -161,7 +157,7 @@ void wait_for_receive_totals(const CpuCall& call) {
           return Observation{seen == shape.ranks, static_cast<std::uint64_t>(seen),
                              static_cast<std::uint64_t>(shape.ranks)};
         },
-        Clock::now() + kNever);
+        Waiter::guarded());
   }
 }
 
