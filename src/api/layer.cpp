@@ -4,10 +4,9 @@
 #include <optional>
 #include <utility>
 
-#include <sched.h>
-
 #include "api/group_state.hpp"
 #include "api/layer_identity.hpp"
+#include "api/layer_plan.hpp"
 #include "api/packed_file.hpp"
 #include "base/check.hpp"
 #include "cpu/convert.hpp"
@@ -16,25 +15,6 @@
 
 namespace megamoe {
 namespace {
-
-/// Cores that this process may use, shared among the ranks of its host.
-std::int64_t cores_per_rank(std::int64_t ranks) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const std::int64_t cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return max64(1, cores / ranks);
-}
-
-Plan plan_for(const LayerConfig& config, const Group& group, const LayerOptions& options) {
-  const CpuMachine machine{cores_per_rank(group.ranks()),
-                           options.instruction_set.value_or(best_instruction_set())};
-  vector_kernels(machine.instruction_set);  // refuses a set that the machine lacks
-  return make_plan(config, group.ranks(), machine,
-                   {.workers = options.workers,
-                    .k1_workers = options.k1_workers,
-                    .k2_workers = options.k2_workers,
-                    .block_rows = options.block_rows});
-}
 
 /// Runs a local step of a collective construction; if it fails at any rank, every rank throws.
 template <class Step>
@@ -65,7 +45,7 @@ class LayerState {
   LayerState(const LayerConfig& config, const Group& group, const LayerOptions& options,
              const Fill& fill)
       : group_(group), plan_(agreed_step(communicator(), "making a layer", [&] {
-          return plan_for(config, group, options);
+          return plan_layer(config, group.ranks(), options);
         })) {
     compare_identities(communicator(), plan_);
     weights_ = agreed_step(communicator(), "packing weights", [&] {
