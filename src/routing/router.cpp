@@ -48,6 +48,20 @@ std::vector<double> scores_of(const RouterConfig& router, std::span<const float>
   return scores;
 }
 
+/// What the choice compares. A softmax keeps the order of its logits until it rounds or underflows:
+/// where nothing is added to it the logits themselves decide.
+std::vector<double> ranks_of(const RouterConfig& router, std::span<const float> logits,
+                             const std::vector<double>& scores) {
+  const bool by_logits =
+      router.scores == RouterScores::softmax && router.selection_bias.empty() && router.groups == 1;
+  std::vector<double> ranks;
+  for (std::size_t e = 0; e < scores.size(); ++e) {
+    const double bias = router.selection_bias.empty() ? 0.0 : router.selection_bias[e];
+    ranks.push_back(rank_of(by_logits ? double{logits[e]} : scores[e] + bias));
+  }
+  return ranks;
+}
+
 /// The ids of the `count` best of `ranks`, best first; ties go to the lower id.
 std::vector<std::int64_t> best_of(const std::vector<double>& ranks, std::int64_t count) {
   std::vector<std::int64_t> ids(ranks.size());
@@ -77,7 +91,8 @@ std::vector<std::int64_t> candidates_of(const RouterConfig& router,
         second = rank;
       }
     }
-    group_ranks.push_back(size == 1 ? best : best + second);
+    // Infinity and a NaN's rank add up to NaN.
+    group_ranks.push_back(size == 1 ? best : rank_of(best + second));
   }
   std::vector<std::int64_t> groups = best_of(group_ranks, router.top_groups);
   std::sort(groups.begin(), groups.end());
@@ -104,7 +119,9 @@ void check_router(const RouterConfig& router) {
   const auto has = [](const std::vector<float>& values, std::int64_t count) {
     return static_cast<std::int64_t>(values.size()) == count;
   };
-  check_argument(has(router.weight, router.experts * router.hidden),
+  std::int64_t weights = 0;
+  check_argument(!__builtin_mul_overflow(router.experts, router.hidden, &weights) &&
+                     has(router.weight, weights),
                  "the router's weight has {} values: {} x {} are wanted", router.weight.size(),
                  router.experts, router.hidden);
   check_argument(router.bias.empty() || has(router.bias, router.experts),
@@ -120,11 +137,7 @@ void check_router(const RouterConfig& router) {
 void choose_experts(const RouterConfig& router, std::span<const float> logits,
                     std::span<std::int64_t> experts, std::span<float> weights) {
   const std::vector<double> scores = scores_of(router, logits);
-  std::vector<double> ranks;
-  for (std::size_t e = 0; e < scores.size(); ++e) {
-    ranks.push_back(
-        rank_of(scores[e] + (router.selection_bias.empty() ? 0.0 : router.selection_bias[e])));
-  }
+  const std::vector<double> ranks = ranks_of(router, logits, scores);
   const std::vector<std::int64_t> candidates = candidates_of(router, ranks);
   std::vector<double> candidate_ranks;
   for (std::int64_t e : candidates) candidate_ranks.push_back(ranks[static_cast<std::size_t>(e)]);
