@@ -18,6 +18,7 @@ struct CheckpointLayer {
   LayerConfig config;  ///< with the recipe that keeps the weights as they are and bf16 activations
   RouterConfig router;
   LayerWeights weights;  ///< views into the mapped files; `owner` keeps them mapped
+  std::string note;      ///< what could not be kept as it is stored, in words; "" if all was
 };
 
 /// Reads config.json and model.safetensors (or the shards that model.safetensors.index.json names)

@@ -1,27 +1,16 @@
 #include "checkpoint/families.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "base/check.hpp"
+#include "base/integers.hpp"
 
 namespace megamoe {
 namespace {
-
-std::string layer_prefix(const LayerFiles& files) {
-  return "model.layers." + std::to_string(files.layer) + ".";
-}
-
-/// Copies that loaders of all families make: sizes into the router too.
-void size_router(CheckpointLayer& layer) {
-  layer.router.experts = layer.config.experts;
-  layer.router.hidden = layer.config.hidden;
-  layer.router.top_k = layer.config.top_k;
-}
-
-void require_silu(const LayerFiles& files) {
-  files.config.require_text("hidden_act", "silu");
-}
 
 Recipe keeping(WeightFormat format) {
   switch (format) {
@@ -66,6 +55,42 @@ MatrixView column_slice(MatrixView matrix, std::int64_t first, std::int64_t colu
 
 }  // namespace
 
+std::string layer_prefix(const LayerFiles& files) {
+  return "model.layers." + std::to_string(files.layer) + ".";
+}
+
+void refuse_dense(const LayerFiles& files, const std::string& key) {
+  files.config.refuse(key, "layer " + std::to_string(files.layer) + " is dense, it has no experts");
+}
+
+void read_top_k(const LayerFiles& files, const std::string& key, CheckpointLayer& layer) {
+  layer.config.top_k = files.config.count(key);
+  if (layer.config.top_k > layer.config.experts) {
+    fail(ErrorCode::format, "{}: {} is {}, of {} experts", files.config.file(), key,
+         layer.config.top_k, layer.config.experts);
+  }
+  layer.router.experts = layer.config.experts;
+  layer.router.hidden = layer.config.hidden;
+  layer.router.top_k = layer.config.top_k;
+}
+
+void refuse_unread(const LayerFiles& files, const std::string& prefix) {
+  // Static scales of the activations: the recipes scale those by their own values.
+  constexpr std::array<std::string_view, 2> kHarmless{".input_scale", ".input_global_scale"};
+  for (const std::string& name : files.tensors.unread(prefix)) {
+    const bool harmless =
+        std::any_of(kHarmless.begin(), kHarmless.end(), [&](std::string_view suffix) {
+          return name.size() > suffix.size() &&
+                 name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0;
+        });
+    if (!harmless) {
+      fail(ErrorCode::format,
+           "tensor {} belongs to this layer and is not understood: it would be ignored in silence",
+           name);
+    }
+  }
+}
+
 void read_experts(const LayerFiles& files, const ExpertNames& names, CheckpointLayer& layer) {
   const std::int64_t h = layer.config.hidden;
   const std::int64_t i = layer.config.intermediate;
@@ -101,9 +126,11 @@ void read_shared_experts(const LayerFiles& files, const ExpertNames& names,
       read_linear(files.tensors, names.prefix + names.up, count * i, h, files.converted);
   const MatrixView down =
       read_linear(files.tensors, names.prefix + names.down, h, count * i, files.converted);
-  const std::int64_t group = gate.format == WeightFormat::fp8   ? 128
-                             : gate.format == WeightFormat::fp4 ? 32
-                                                                : 1;
+  std::int64_t group = 1;
+  for (const MatrixView* matrix : {&gate, &up, &down}) {
+    if (matrix->format == WeightFormat::fp4) group = max64(group, 32);
+    if (matrix->format == WeightFormat::fp8) group = 128;
+  }
   if (count > 1 && i % group != 0) {
     fail(ErrorCode::unsupported,
          "{}: {} shared experts of {} intermediates cannot be told apart in blocks of {} scales",
@@ -120,111 +147,43 @@ void read_shared_experts(const LayerFiles& files, const ExpertNames& names,
 
 CheckpointLayer load_mixtral(const LayerFiles& files) {
   const ModelConfig& config = files.config;
-  require_silu(files);
+  config.require_text("hidden_act", "silu");
   CheckpointLayer layer;
   layer.family = "mixtral";
   layer.config.hidden = config.count("hidden_size");
   layer.config.intermediate = config.count("intermediate_size");
   layer.config.experts = config.count("num_local_experts");
-  layer.config.top_k = config.count("num_experts_per_tok");
-  size_router(layer);
+  read_top_k(files, "num_experts_per_tok", layer);
   const std::string prefix = layer_prefix(files) + "block_sparse_moe.";
   layer.router.weight =
       files.tensors.floats(prefix + "gate.weight", {layer.config.experts, layer.config.hidden});
   read_experts(files, {prefix + "experts.", "w1", "w3", "w2"}, layer);
+  refuse_unread(files, prefix);
   return layer;
 }
 
 CheckpointLayer load_qwen3_moe(const LayerFiles& files) {
   const ModelConfig& config = files.config;
-  require_silu(files);
+  config.require_text("hidden_act", "silu");
   const std::vector<std::int64_t> dense = config.counts_or_empty("mlp_only_layers");
   const std::int64_t step = config.count_or("decoder_sparse_step", 1);
-  if (std::find(dense.begin(), dense.end(), files.layer) != dense.end() || step == 0 ||
-      (files.layer + 1) % step != 0) {
-    config.refuse("mlp_only_layers",
-                  "layer " + std::to_string(files.layer) + " is dense, it has no experts");
+  if (std::find(dense.begin(), dense.end(), files.layer) != dense.end()) {
+    refuse_dense(files, "mlp_only_layers");
   }
+  if (step == 0 || (files.layer + 1) % step != 0) refuse_dense(files, "decoder_sparse_step");
   CheckpointLayer layer;
   layer.family = "qwen3_moe";
   layer.config.hidden = config.count("hidden_size");
   layer.config.intermediate = config.count("moe_intermediate_size");
   layer.config.experts =
       config.count(config.has("num_experts") ? "num_experts" : "num_local_experts");
-  layer.config.top_k = config.count("num_experts_per_tok");
-  size_router(layer);
-  layer.router.renormalise = config.flag_or("norm_topk_prob", false);
+  read_top_k(files, "num_experts_per_tok", layer);
+  layer.router.renormalise = config.flag("norm_topk_prob");
   const std::string prefix = layer_prefix(files) + "mlp.";
   layer.router.weight =
       files.tensors.floats(prefix + "gate.weight", {layer.config.experts, layer.config.hidden});
   read_experts(files, {prefix + "experts.", "gate_proj", "up_proj", "down_proj"}, layer);
-  return layer;
-}
-
-CheckpointLayer load_deepseek_v3(const LayerFiles& files) {
-  const ModelConfig& config = files.config;
-  require_silu(files);
-  config.require_text("scoring_func", "sigmoid");
-  config.require_text("topk_method", "noaux_tc");
-  const std::int64_t dense = config.count_or("first_k_dense_replace", 0);
-  const std::int64_t step = config.count_or("moe_layer_freq", 1);
-  if (files.layer < dense || step == 0 || files.layer % step != 0) {
-    config.refuse("first_k_dense_replace",
-                  "layer " + std::to_string(files.layer) + " is dense, it has no experts");
-  }
-  CheckpointLayer layer;
-  layer.family = "deepseek_v3";
-  layer.config.hidden = config.count("hidden_size");
-  layer.config.intermediate = config.count("moe_intermediate_size");
-  layer.config.experts = config.count("n_routed_experts");
-  layer.config.shared_experts = config.count_or("n_shared_experts", 0);
-  layer.config.top_k = config.count("num_experts_per_tok");
-  size_router(layer);
-  layer.router.scores = RouterScores::sigmoid;
-  layer.router.renormalise = config.flag_or("norm_topk_prob", true);
-  layer.router.scaling = static_cast<float>(config.number_or("routed_scaling_factor", 1.0));
-  layer.router.groups = config.count_or("n_group", 1);
-  layer.router.top_groups = config.count_or("topk_group", 1);
-  const std::string prefix = layer_prefix(files) + "mlp.";
-  layer.router.weight =
-      files.tensors.floats(prefix + "gate.weight", {layer.config.experts, layer.config.hidden});
-  layer.router.selection_bias =
-      files.tensors.floats(prefix + "gate.e_score_correction_bias", {layer.config.experts});
-  read_experts(files, {prefix + "experts.", "gate_proj", "up_proj", "down_proj"}, layer);
-  read_shared_experts(files, {prefix + "shared_experts.", "gate_proj", "up_proj", "down_proj"},
-                      layer);
-  return layer;
-}
-
-CheckpointLayer load_deepseek_v4(const LayerFiles& files) {
-  const ModelConfig& config = files.config;
-  require_silu(files);
-  config.require_text("scoring_func", "sqrtsoftplus");
-  CheckpointLayer layer;
-  layer.family = "deepseek_v4";
-  layer.config.hidden = config.count("hidden_size");
-  layer.config.intermediate = config.count("moe_intermediate_size");
-  layer.config.experts = config.count("n_routed_experts");
-  layer.config.shared_experts = config.count_or("n_shared_experts", 0);
-  layer.config.top_k = config.count("num_experts_per_tok");
-  const double limit = config.number_or("swiglu_limit", 0.0);
-  if (limit > 0) layer.config.activation_limit = static_cast<float>(limit);
-  size_router(layer);
-  layer.router.scores = RouterScores::sqrt_softplus;
-  layer.router.renormalise = config.flag_or("norm_topk_prob", true);
-  layer.router.scaling = static_cast<float>(config.number_or("routed_scaling_factor", 1.0));
-  const std::string prefix = "layers." + std::to_string(files.layer) + ".ffn.";
-  if (files.tensors.has(prefix + "gate.tid2eid")) {
-    fail(ErrorCode::unsupported,
-         "{}gate.tid2eid: this layer looks experts up by token id, which are not given: use a "
-         "later layer",
-         prefix);
-  }
-  layer.router.weight =
-      files.tensors.floats(prefix + "gate.weight", {layer.config.experts, layer.config.hidden});
-  layer.router.selection_bias = files.tensors.floats(prefix + "gate.bias", {layer.config.experts});
-  read_experts(files, {prefix + "experts.", "w1", "w3", "w2"}, layer);
-  read_shared_experts(files, {prefix + "shared_experts.", "w1", "w3", "w2"}, layer);
+  refuse_unread(files, prefix);
   return layer;
 }
 

@@ -26,6 +26,20 @@ CheckpointLayer load_gpt_oss(const LayerFiles& files);
 CheckpointLayer load_deepseek_v3(const LayerFiles& files);
 CheckpointLayer load_deepseek_v4(const LayerFiles& files);
 
+/// "model.layers.L."
+std::string layer_prefix(const LayerFiles& files);
+
+/// Reads top_k of layer.config and copies the sizes into the router; experts and hidden are set
+/// already.
+void read_top_k(const LayerFiles& files, const std::string& key, CheckpointLayer& layer);
+
+/// Throws Error{unsupported}: `key` of config.json makes this layer a dense one.
+[[noreturn]] void refuse_dense(const LayerFiles& files, const std::string& key);
+
+/// Throws Error{format} if a tensor below `prefix` has not been read: a bias, a scale or an expert
+/// that would be ignored in silence. Call it last.
+void refuse_unread(const LayerFiles& files, const std::string& prefix);
+
 /// Names of an expert's three linear layers: prefix + expert + "." + name.
 struct ExpertNames {
   std::string prefix;

@@ -1,8 +1,9 @@
 // gpt-oss: all experts in one tensor, gate and up rows interleaved, MXFP4 with biases.
-#include <cstring>
+#include <utility>
 
 #include "base/check.hpp"
 #include "checkpoint/families.hpp"
+#include "numerics/activation.hpp"
 
 namespace megamoe {
 namespace {
@@ -18,9 +19,10 @@ class Projection {
       fail(ErrorCode::format, "{} has {} columns: a multiple of 32 is wanted, one scale for each",
            name, columns);
     }
-    blocks_ = bytes(files, name + "_blocks", {experts, rows, columns / 32, 16});
-    scales_ = bytes(files, name + "_scales", {experts, rows, columns / 32});
-    bias_ = files.tensors.floats(name + "_bias", {experts, rows});
+    const TensorSet& tensors = files.tensors;
+    blocks_ = tensors.bytes(name + "_blocks", Dtype::u8, {experts, rows, columns / 32, 16}).data();
+    scales_ = tensors.bytes(name + "_scales", Dtype::u8, {experts, rows, columns / 32}).data();
+    bias_ = tensors.floats(name + "_bias", {experts, rows});
   }
 
   /// Every `step`-th row of an expert, from `first`.
@@ -44,22 +46,19 @@ class Projection {
   }
 
  private:
-  static const std::byte* bytes(const LayerFiles& files, const std::string& name,
-                                const std::vector<std::int64_t>& shape) {
-    const TensorView& tensor = files.tensors.tensor(name, shape);
-    if (tensor.dtype != Dtype::u8) {
-      fail(ErrorCode::format, "tensor {} is {}: U8 is wanted", name,
-           megamoe::name_of(tensor.dtype));
-    }
-    return tensor.bytes.data();
-  }
-
   std::int64_t rows_;
   std::int64_t columns_;
   const std::byte* blocks_ = nullptr;
   const std::byte* scales_ = nullptr;
   std::vector<float> bias_;
 };
+
+float read_limit(const ModelConfig& config) {
+  if (!config.has("swiglu_limit")) return kSwigluOaiLimit;
+  const float limit = config.magnitude("swiglu_limit");
+  if (limit == 0) config.refuse("swiglu_limit", "a limit of 0 would clamp everything away");
+  return limit;
+}
 
 }  // namespace
 
@@ -71,15 +70,12 @@ CheckpointLayer load_gpt_oss(const LayerFiles& files) {
   layer.config.hidden = config.count("hidden_size");
   layer.config.intermediate = config.count("intermediate_size");
   layer.config.experts = config.count("num_local_experts");
-  layer.config.top_k =
-      config.count(config.has("num_experts_per_tok") ? "num_experts_per_tok" : "experts_per_token");
+  read_top_k(files, config.has("num_experts_per_tok") ? "num_experts_per_tok" : "experts_per_token",
+             layer);
   layer.config.recipe = Recipe::bf16_fp4;
   layer.config.activation = Activation::swiglu_oai;
-  layer.config.activation_limit = static_cast<float>(config.number_or("swiglu_limit", 7.0));
-  layer.router.experts = layer.config.experts;
-  layer.router.hidden = layer.config.hidden;
-  layer.router.top_k = layer.config.top_k;
-  const std::string prefix = "model.layers." + std::to_string(files.layer) + ".mlp.";
+  layer.config.activation_limit = read_limit(config);
+  const std::string prefix = layer_prefix(files) + "mlp.";
   const std::int64_t e = layer.config.experts;
   const std::int64_t h = layer.config.hidden;
   const std::int64_t i = layer.config.intermediate;
@@ -98,6 +94,7 @@ CheckpointLayer load_gpt_oss(const LayerFiles& files) {
     weights.down_bias = down.bias(expert, 0, 1);
     layer.weights.experts.push_back(std::move(weights));
   }
+  refuse_unread(files, prefix);
   return layer;
 }
 

@@ -1,48 +1,55 @@
 #include "checkpoint/model_config.hpp"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
+#include <limits>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "base/check.hpp"
+#include "checkpoint/json.hpp"
 
 namespace megamoe {
 namespace {
 
 using Json = nlohmann::json;
 
-std::int64_t whole_number(const Json& value, const std::string& file, const std::string& key,
+/// Below 2^31, so that products of two sizes stay in 63 bits.
+std::int64_t whole_number(const Json& value, const std::string& where, const std::string& key,
                           std::int64_t least) {
   const bool fits = value.is_number_integer() && value.get<std::int64_t>() >= least &&
                     value.get<std::int64_t>() < (std::int64_t{1} << 31);
   if (!fits) {
-    fail(ErrorCode::format, "{}: {} is {}: a whole number from {} is wanted", file, key,
-         value.dump(), least);
+    fail(ErrorCode::format, "{}: {} is {}: a whole number from {} and below 2^31 is wanted", where,
+         key, shown(value), least);
   }
   return value.get<std::int64_t>();
+}
+
+/// Whether a value that nobody asked for may be passed over.
+bool says_nothing(const Json& value) {
+  return value.is_null() || (value.is_structured() && value.empty()) ||
+         (value.is_number() && value.get<double>() == 0);
 }
 
 }  // namespace
 
 ModelConfig::ModelConfig(const std::filesystem::path& directory)
-    : file_((directory / "config.json").string()) {
-  std::ifstream file(file_);
-  if (!file) fail(ErrorCode::io, "{} cannot be opened: {}", file_, std::strerror(errno));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  try {
-    json_ = std::make_shared<const Json>(Json::parse(text));
-  } catch (const Json::exception& error) {
-    fail(ErrorCode::format, "{} is no JSON: {}", file_, error.what());
-  }
-  if (!json_->is_object()) fail(ErrorCode::format, "{} is no JSON object", file_);
-}
+    : where_((directory / "config.json").string()),
+      json_(std::make_shared<const Json>(read_json(where_))) {}
+
+ModelConfig::ModelConfig(std::string where, std::shared_ptr<const Json> json)
+    : where_(std::move(where)), json_(std::move(json)) {}
 
 const Json* ModelConfig::find(const std::string& key) const {
+  read_.insert(key);
   const auto found = json_->find(key);
   return found == json_->end() || found->is_null() ? nullptr : &*found;
+}
+
+const Json& ModelConfig::get(const std::string& key) const {
+  const Json* value = find(key);
+  if (value == nullptr) fail(ErrorCode::format, "{} has no {}", where_, key);
+  return *value;
 }
 
 bool ModelConfig::has(const std::string& key) const {
@@ -50,42 +57,35 @@ bool ModelConfig::has(const std::string& key) const {
 }
 
 std::int64_t ModelConfig::count(const std::string& key) const {
-  const Json* value = find(key);
-  if (value == nullptr) fail(ErrorCode::format, "{} has no {}", file_, key);
-  return whole_number(*value, file_, key, 1);
+  return whole_number(get(key), where_, key, 1);
 }
 
 std::int64_t ModelConfig::count_or(const std::string& key, std::int64_t otherwise) const {
-  const Json* value = find(key);
-  return value == nullptr ? otherwise : whole_number(*value, file_, key, 0);
+  return has(key) ? whole_number(get(key), where_, key, 0) : otherwise;
 }
 
 std::string ModelConfig::text(const std::string& key) const {
-  const Json* value = find(key);
-  if (value == nullptr) fail(ErrorCode::format, "{} has no {}", file_, key);
-  if (!value->is_string())
-    fail(ErrorCode::format, "{}: {} is {}: a text is wanted", file_, key, value->dump());
-  return value->get<std::string>();
+  const Json& value = get(key);
+  if (!value.is_string())
+    fail(ErrorCode::format, "{}: {} is {}: a text is wanted", where_, key, shown(value));
+  return value.get<std::string>();
 }
 
-std::string ModelConfig::text_or(const std::string& key, const std::string& otherwise) const {
-  return has(key) ? text(key) : otherwise;
+float ModelConfig::magnitude(const std::string& key) const {
+  const Json& value = get(key);
+  const double number = value.is_number() ? value.get<double>() : -1;
+  if (!(number >= 0 && number <= double{std::numeric_limits<float>::max()})) {
+    fail(ErrorCode::format, "{}: {} is {}: a number from 0 is wanted, in the range of f32", where_,
+         key, shown(value));
+  }
+  return static_cast<float>(number);
 }
 
-double ModelConfig::number_or(const std::string& key, double otherwise) const {
-  const Json* value = find(key);
-  if (value == nullptr) return otherwise;
-  if (!value->is_number())
-    fail(ErrorCode::format, "{}: {} is {}: a number is wanted", file_, key, value->dump());
-  return value->get<double>();
-}
-
-bool ModelConfig::flag_or(const std::string& key, bool otherwise) const {
-  const Json* value = find(key);
-  if (value == nullptr) return otherwise;
-  if (!value->is_boolean())
-    fail(ErrorCode::format, "{}: {} is {}: true or false is wanted", file_, key, value->dump());
-  return value->get<bool>();
+bool ModelConfig::flag(const std::string& key) const {
+  const Json& value = get(key);
+  if (!value.is_boolean())
+    fail(ErrorCode::format, "{}: {} is {}: true or false is wanted", where_, key, shown(value));
+  return value.get<bool>();
 }
 
 std::vector<std::int64_t> ModelConfig::counts_or_empty(const std::string& key) const {
@@ -93,28 +93,35 @@ std::vector<std::int64_t> ModelConfig::counts_or_empty(const std::string& key) c
   const Json* value = find(key);
   if (value == nullptr) return counts;
   if (!value->is_array())
-    fail(ErrorCode::format, "{}: {} is {}: a list is wanted", file_, key, value->dump());
-  for (const Json& item : *value) counts.push_back(whole_number(item, file_, key, 0));
+    fail(ErrorCode::format, "{}: {} is {}: a list is wanted", where_, key, shown(*value));
+  for (const Json& item : *value) counts.push_back(whole_number(item, where_, key, 0));
   return counts;
 }
 
-std::string ModelConfig::nested_text(const std::string& object, const std::string& key) const {
-  const Json* value = find(object);
-  if (value == nullptr) return "";
-  const auto inner = value->is_object() ? value->find(key) : value->end();
-  if (!value->is_object() || inner == value->end() || !inner->is_string()) {
-    fail(ErrorCode::format, "{}: {} has no text {}", file_, object, key);
-  }
-  return inner->get<std::string>();
+std::optional<ModelConfig> ModelConfig::object(const std::string& key) const {
+  const Json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_object())
+    fail(ErrorCode::format, "{}: {} is {}: an object is wanted", where_, key, shown(*value));
+  return ModelConfig(where_ + ": " + key, {json_, value});
 }
 
 void ModelConfig::require_text(const std::string& key, const std::string& only) const {
-  const std::string found = text_or(key, only);
-  if (found != only) refuse(key, "'" + found + "' is not understood: '" + only + "' is");
+  if (has(key) && text(key) != only)
+    refuse(key, "'" + shown(text(key)) + "' is not understood: '" + only + "' is");
+}
+
+void ModelConfig::require_all_read(std::span<const std::string_view> keys) const {
+  for (std::string_view key : keys) {
+    const auto found = json_->find(std::string(key));
+    if (found == json_->end() || says_nothing(*found) || read_.count(std::string(key)) != 0)
+      continue;
+    refuse(std::string(key), shown(*found) + " is not understood here: it would change the layer");
+  }
 }
 
 void ModelConfig::refuse(const std::string& key, const std::string& why) const {
-  fail(ErrorCode::unsupported, "{}: {}: {}", file_, key, why);
+  fail(ErrorCode::unsupported, "{}: {}: {}", where_, key, why);
 }
 
 }  // namespace megamoe

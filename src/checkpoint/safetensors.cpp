@@ -2,19 +2,19 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <utility>
 
-#include <fcntl.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/check.hpp"
+#include "checkpoint/json.hpp"
+#include "checkpoint/mapped_file.hpp"
 
 namespace megamoe {
 namespace {
@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // of the format
-constexpr int kMaxDepth = 8;                            // a header has 3 levels
+constexpr std::string_view kMetadata = "__metadata__";
 
 struct DtypeEntry {
   Dtype dtype;
@@ -47,65 +47,13 @@ constexpr std::array<DtypeEntry, 17> kDtypes{{{Dtype::boolean, "BOOL", 8},
                                               {Dtype::f8_e8m0, "F8_E8M0", 8},
                                               {Dtype::f4, "F4", 4}}};
 
-/// A read-only mapping of a whole file; empty files are an empty span.
-std::pair<std::shared_ptr<const void>, std::span<const std::byte>> map_file(
-    const std::filesystem::path& path) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0)
-    fail(ErrorCode::io, "{} cannot be opened: {}", path.string(), std::strerror(errno));
-  struct stat status {};
-  const bool is_file = fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
-  const auto size = static_cast<std::size_t>(is_file ? status.st_size : 0);
-  void* memory = size == 0 ? MAP_FAILED : mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
-  const int why = errno;
-  close(descriptor);
-  if (!is_file) fail(ErrorCode::io, "{} is no file", path.string());
-  if (size == 0) return {nullptr, {}};
-  if (memory == MAP_FAILED)
-    fail(ErrorCode::io, "{} cannot be mapped: {}", path.string(), std::strerror(why));
-  std::shared_ptr<const void> owner(
-      memory, [size](const void* at) { munmap(const_cast<void*>(at), size); });
-  return {std::move(owner), {static_cast<const std::byte*>(memory), size}};
-}
-
-/// Parses with a bound on depth and without names that come twice, which a map would hide.
-Json parse_header(const std::string& file, std::string_view text) {
-  std::vector<std::set<std::string>> keys;
-  std::string trouble;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kMaxDepth) trouble = "is nested too deeply";
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key &&
-        !keys.back().insert(parsed.get<std::string>()).second) {
-      trouble = "has the name '" + parsed.get<std::string>() + "' twice";
-    }
-    return true;
-  };
-  // The parser recurses on nothing, but what it builds is destroyed recursively: look at the depth
-  // first.
-  std::int64_t depth = 0;
-  for (char c : text) {
-    depth += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
-    if (depth > 1000) fail(ErrorCode::format, "{}: the header is nested too deeply", file);
+/// Bits of a tensor; nothing for sizes below 0 or a product beyond 63 bits.
+std::optional<std::int64_t> bits_of(Dtype dtype, const std::vector<std::int64_t>& shape) {
+  std::int64_t bits = bits_of(dtype);
+  for (std::int64_t size : shape) {
+    if (size < 0 || __builtin_mul_overflow(bits, size, &bits)) return std::nullopt;
   }
-  Json header;
-  try {
-    header = Json::parse(text, watch);
-  } catch (const Json::exception& error) {
-    fail(ErrorCode::format, "{}: the header is no JSON: {}", file, error.what());
-  }
-  if (!trouble.empty()) fail(ErrorCode::format, "{}: the header {}", file, trouble);
-  if (!header.is_object()) fail(ErrorCode::format, "{}: the header is no JSON object", file);
-  return header;
-}
-
-/// a * b, or Error{format} beyond 63 bits.
-std::int64_t product(std::int64_t a, std::int64_t b, const std::string& where) {
-  std::int64_t result = 0;
-  if (__builtin_mul_overflow(a, b, &result))
-    fail(ErrorCode::format, "{}: the shape is too large", where);
-  return result;
+  return bits;
 }
 
 std::int64_t whole_number(const Json& value, const std::string& where, const char* what) {
@@ -113,7 +61,7 @@ std::int64_t whole_number(const Json& value, const std::string& where, const cha
                     (!value.is_number_unsigned() || value.get<std::uint64_t>() <= INT64_MAX);
   if (!fits || value.get<std::int64_t>() < 0) {
     fail(ErrorCode::format, "{}: {} is {}: a whole number from 0 is wanted", where, what,
-         value.dump());
+         shown(value));
   }
   return value.get<std::int64_t>();
 }
@@ -131,14 +79,13 @@ TensorView parse_entry(const Json& entry, const std::string& where,
       std::find_if(kDtypes.begin(), kDtypes.end(), [&](const DtypeEntry& candidate) {
         return dtype.is_string() && candidate.name == dtype.get<std::string>();
       });
-  if (known == kDtypes.end()) fail(ErrorCode::format, "{}: unknown dtype {}", where, dtype.dump());
+  if (known == kDtypes.end()) fail(ErrorCode::format, "{}: unknown dtype {}", where, shown(dtype));
   tensor.dtype = known->dtype;
   if (!entry["shape"].is_array()) fail(ErrorCode::format, "{}: the shape is no list", where);
-  std::int64_t bits = known->bits;
-  for (const Json& size : entry["shape"]) {
+  for (const Json& size : entry["shape"])
     tensor.shape.push_back(whole_number(size, where, "a size"));
-    bits = product(bits, tensor.shape.back(), where);
-  }
+  const std::optional<std::int64_t> bits = bits_of(tensor.dtype, tensor.shape);
+  if (!bits) fail(ErrorCode::format, "{}: the shape is too large", where);
   const Json& offsets = entry["data_offsets"];
   if (!offsets.is_array() || offsets.size() != 2)
     fail(ErrorCode::format, "{}: data_offsets are no pair", where);
@@ -149,13 +96,46 @@ TensorView parse_entry(const Json& entry, const std::string& where,
          "{}: data_offsets [{}, {}] do not lie in the file's {} bytes of data: is it cut short?",
          where, begin, end, data.size());
   }
-  if (bits % 8 != 0 || end - begin != bits / 8) {
+  if (*bits % 8 != 0 || end - begin != *bits / 8) {
     fail(ErrorCode::format, "{}: {} bytes of data, but dtype and shape ask for {} bits", where,
-         end - begin, bits);
+         end - begin, *bits);
   }
   tensor.bytes =
       data.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
   return tensor;
+}
+
+/// Throws Error{invalid_argument} unless the bytes are those of dtype and shape.
+void check_bytes(const TensorToWrite& tensor) {
+  const std::optional<std::int64_t> bits = bits_of(tensor.dtype, tensor.shape);
+  check_argument(
+      bits && *bits % 8 == 0 && *bits / 8 == static_cast<std::int64_t>(tensor.bytes.size()),
+      "tensor {} of {} [{}] has {} bytes: as many as dtype and shape ask for are wanted",
+      tensor.name, name_of(tensor.dtype), fmt::join(tensor.shape, ", "), tensor.bytes.size());
+}
+
+/// The header of a file that holds these tensors one behind the other.
+std::string header_of(const std::vector<TensorToWrite>& tensors) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  std::set<std::string> names;  // finding a name in ordered_json would walk over all of them
+  std::size_t offset = 0;
+  for (const TensorToWrite& tensor : tensors) {
+    check_bytes(tensor);
+    check_argument(tensor.name != kMetadata, "no tensor can be called {}", kMetadata);
+    check_argument(names.insert(tensor.name).second, "two tensors are called '{}'", tensor.name);
+    header[tensor.name] = {{"dtype", name_of(tensor.dtype)},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {offset, offset + tensor.bytes.size()}}};
+    offset += tensor.bytes.size();
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const Json::exception& error) {
+    fail(ErrorCode::invalid_argument, "names of tensors are UTF-8: {}", error.what());
+  }
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // data begin at a multiple of 8 bytes
+  return text;
 }
 
 }  // namespace
@@ -168,9 +148,9 @@ std::int64_t bits_of(Dtype dtype) {
 }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : name_(path.string()) {
-  std::span<const std::byte> bytes;
-  std::tie(mapping_, bytes) = map_file(path);
-  parse(bytes);
+  const MappedFile file = map_file(path);
+  mapping_ = file.owner;
+  parse(file.bytes);
 }
 
 SafetensorsFile::SafetensorsFile(std::span<const std::byte> bytes, std::string name)
@@ -193,10 +173,14 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + sizeof header_bytes,
                               header_bytes);
   const std::span<const std::byte> data = bytes.subspan(sizeof header_bytes + header_bytes);
-  const Json header = parse_header(name_, text);
+  if (text.substr(0, 1) != "{") {
+    fail(ErrorCode::format, "{}: the header does not begin with '{{': it is no safetensors file",
+         name_);
+  }
+  const Json header = parse_json(text, name_ + ": the header");
   std::vector<std::pair<const std::byte*, const std::byte*>> extents;
   for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") {
+    if (name == kMetadata) {
       const bool strings =
           entry.is_object() &&
           std::all_of(entry.begin(), entry.end(), [](const Json& v) { return v.is_string(); });
@@ -204,7 +188,8 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes) {
       continue;
     }
     const TensorView& tensor =
-        tensors_.emplace(name, parse_entry(entry, name_ + ": tensor " + name, data)).first->second;
+        tensors_.emplace(name, parse_entry(entry, name_ + ": tensor " + shown(name), data))
+            .first->second;
     extents.emplace_back(tensor.bytes.data(), tensor.bytes.data() + tensor.bytes.size());
   }
   std::sort(extents.begin(), extents.end());
@@ -223,28 +208,46 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes) {
 
 const TensorView& SafetensorsFile::tensor(const std::string& name) const {
   const auto found = tensors_.find(name);
-  if (found == tensors_.end()) fail(ErrorCode::format, "{} has no tensor '{}'", name_, name);
+  if (found == tensors_.end()) {
+    std::vector<std::string> names;
+    for (const auto& [known, tensor] : tensors_) names.push_back(known);
+    fail(ErrorCode::format, "{} has no tensor '{}'{}", name_, name, nearest(names, name));
+  }
   return found->second;
+}
+
+std::string nearest(const std::vector<std::string>& sorted_names, const std::string& name) {
+  constexpr std::size_t kMost = 3;
+  const auto common = [&](const std::string& other) {
+    return std::mismatch(name.begin(), name.end(), other.begin(), other.end()).first - name.begin();
+  };
+  // In the sorted list those that share most of their beginning stand around the place of `name`.
+  auto first = std::lower_bound(sorted_names.begin(), sorted_names.end(), name);
+  auto last = first;
+  while (static_cast<std::size_t>(last - first) < kMost &&
+         (first != sorted_names.begin() || last != sorted_names.end())) {
+    const bool before = last == sorted_names.end() ||
+                        (first != sorted_names.begin() && common(*(first - 1)) > common(*last));
+    if (before) {
+      --first;
+    } else {
+      ++last;
+    }
+  }
+  std::string text;
+  for (; first != last; ++first) text += (text.empty() ? ": near it are " : ", ") + shown(*first);
+  return text;
 }
 
 void write_safetensors(const std::filesystem::path& path,
                        const std::vector<TensorToWrite>& tensors) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  std::size_t offset = 0;
-  for (const TensorToWrite& tensor : tensors) {
-    header[tensor.name] = {{"dtype", name_of(tensor.dtype)},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {offset, offset + tensor.bytes.size()}}};
-    offset += tensor.bytes.size();
-  }
-  std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // data begin at a multiple of 8 bytes
+  const std::string header = header_of(tensors);
   std::filesystem::path part = path;
   part += ".part" + std::to_string(getpid());
   std::ofstream file(part, std::ios::binary);
-  const std::uint64_t size = text.size();
+  const std::uint64_t size = header.size();
   file.write(reinterpret_cast<const char*>(&size), sizeof size);
-  file.write(text.data(), static_cast<std::streamsize>(text.size()));
+  file.write(header.data(), static_cast<std::streamsize>(header.size()));
   for (const TensorToWrite& tensor : tensors) {
     file.write(reinterpret_cast<const char*>(tensor.bytes.data()),
                static_cast<std::streamsize>(tensor.bytes.size()));

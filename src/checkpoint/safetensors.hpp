@@ -48,15 +48,15 @@ struct TensorView {
 class SafetensorsFile {
  public:
   /// Maps the file and checks its header: lengths, types, shapes, offsets without holes or
-  /// overlaps, no name twice. Throws Error{io} when the system refuses, Error{format} that names
-  /// file and tensor.
+  /// overlaps, no name twice, tensors begin anywhere. Throws Error{io} when the system refuses,
+  /// Error{format} that names file and tensor.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   /// The same over bytes in memory that outlive this object; `name` stands for the path in
   /// messages.
   SafetensorsFile(std::span<const std::byte> bytes, std::string name);
 
-  /// Throws Error{format} that names tensor and file.
+  /// Throws Error{format} that names tensor, file, and what is near that name.
   const TensorView& tensor(const std::string& name) const;
   bool has(const std::string& name) const { return tensors_.count(name) != 0; }
   const std::map<std::string, TensorView>& tensors() const { return tensors_; }
@@ -70,6 +70,10 @@ class SafetensorsFile {
   std::map<std::string, TensorView> tensors_;
 };
 
+/// ": near it are a, b, c": up to three of the names that share the longest beginning with `name`;
+/// "" if there are no names.
+std::string nearest(const std::vector<std::string>& sorted_names, const std::string& name);
+
 struct TensorToWrite {
   std::string name;
   Dtype dtype = Dtype::u8;
@@ -78,7 +82,8 @@ struct TensorToWrite {
 };
 
 /// Writes beside `path` first and renames, so that no half-written file ever has that name. Throws
-/// Error{io}.
+/// Error{io} when the system refuses, Error{invalid_argument} for bytes that do not fit dtype and
+/// shape, and for names that come twice or are no UTF-8.
 void write_safetensors(const std::filesystem::path& path,
                        const std::vector<TensorToWrite>& tensors);
 
