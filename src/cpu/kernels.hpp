@@ -3,9 +3,11 @@
 //
 // Numbers. A panel holds the left operand exactly, as f32 (an FP8 value times its scale; with f32
 // scales the product is rounded once). For each output, products and sums run in ascending columns:
-//   fp4   partial = 0; partial = fma(x, w, partial) over the 32 columns of a scale; sum =
-//   fma(partial, scale, sum) fp8   the same over the 128 columns of a scale bf16  sum = fma(x, w,
-//   sum)
+// - fp4: over the 32 columns of a scale partial = fma(x, w, partial) from 0; then
+//   sum = fma(partial, scale, sum)
+// - fp8: the same over the 128 columns of a scale
+// - bf16: sum = fma(x, w, sum)
+//
 // The order is the same for one row and for many, for one strip and for many, and for any cut of
 // the columns into calls. The scalar table multiplies and adds without fma: its bits differ from
 // the vector tables', whose bits agree.

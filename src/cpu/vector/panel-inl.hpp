@@ -68,31 +68,40 @@ HWY_INLINE void load_row(const PanelSource& source, std::int64_t row, std::int64
   std::memset(to + valid, 0, static_cast<std::size_t>(kChunkColumns - valid) * sizeof(float));
 }
 
-/// Four rows of 128 columns, 128 floats apart, to [column][4] with `pitch` floats between columns.
+/// kLanes columns of four rows, 128 floats apart, to [column][4] with `pitch` floats between
+/// columns. The interleaving works inside blocks of four lanes, so that vector j comes to hold
+/// columns j, 4 + j, 8 + j, ...; the blocks go to their places through memory, since loads and
+/// stores have ports to spare and shuffles of the widest vectors have one.
 HWY_INLINE void interleave_four(const float* from, std::int64_t pitch, float* to) {
-  const hn::FixedTag<float, 4> tag;
-  const hn::FixedTag<double, 2> pairs;
-  for (std::int64_t c = 0; c < kChunkColumns; c += 4) {
-    const auto row0 = hn::LoadU(tag, from + c);
-    const auto row1 = hn::LoadU(tag, from + kChunkColumns + c);
-    const auto row2 = hn::LoadU(tag, from + 2 * kChunkColumns + c);
-    const auto row3 = hn::LoadU(tag, from + 3 * kChunkColumns + c);
-    const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(tag, row0, row1));
-    const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(tag, row2, row3));
-    const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(tag, row0, row1));
-    const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(tag, row2, row3));
-    float* out = to + c * pitch;
-    hn::StoreU(hn::BitCast(tag, hn::InterleaveLower(pairs, low01, low23)), tag, out);
-    hn::StoreU(hn::BitCast(tag, hn::InterleaveUpper(pairs, low01, low23)), tag, out + pitch);
-    hn::StoreU(hn::BitCast(tag, hn::InterleaveLower(pairs, high01, high23)), tag, out + 2 * pitch);
-    hn::StoreU(hn::BitCast(tag, hn::InterleaveUpper(pairs, high01, high23)), tag, out + 3 * pitch);
+  const FloatTag tag;
+  const hn::ScalableTag<double> pairs;
+  const Floats row0 = load(from);
+  const Floats row1 = load(from + kChunkColumns);
+  const Floats row2 = load(from + 2 * kChunkColumns);
+  const Floats row3 = load(from + 3 * kChunkColumns);
+  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(tag, row0, row1));
+  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(tag, row2, row3));
+  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(tag, row0, row1));
+  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(tag, row2, row3));
+  alignas(64) float blocks[4][kLanes];
+  hn::Store(hn::BitCast(tag, hn::InterleaveLower(pairs, low01, low23)), tag, blocks[0]);
+  hn::Store(hn::BitCast(tag, hn::InterleaveUpper(pairs, low01, low23)), tag, blocks[1]);
+  hn::Store(hn::BitCast(tag, hn::InterleaveLower(pairs, high01, high23)), tag, blocks[2]);
+  hn::Store(hn::BitCast(tag, hn::InterleaveUpper(pairs, high01, high23)), tag, blocks[3]);
+  const hn::FixedTag<float, 4> block;
+  for (std::int64_t c = 0; c < kLanes; ++c) {
+    hn::StoreU(hn::Load(block, blocks[c % 4] + c / 4 * 4), block, to + c * pitch);
   }
 }
 
 /// `rows` rows (at most a group) of 128 columns to [column][rows].
 HWY_INLINE void interleave_rows(const float* from, std::int64_t rows, float* to) {
   std::int64_t row = 0;
-  for (; row + 4 <= rows; row += 4) interleave_four(from + row * kChunkColumns, rows, to + row);
+  for (; row + 4 <= rows; row += 4) {
+    for (std::int64_t c = 0; c < kChunkColumns; c += kLanes) {
+      interleave_four(from + row * kChunkColumns + c, rows, to + c * rows + row);
+    }
+  }
   for (; row < rows; ++row) {
     for (std::int64_t c = 0; c < kChunkColumns; ++c) {
       to[c * rows + row] = from[row * kChunkColumns + c];

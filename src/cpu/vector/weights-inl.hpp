@@ -16,6 +16,8 @@
 
 #include <utility>
 
+#include <hwy/cache_control.h>
+
 #include "cpu/vector/basics-inl.hpp"
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
@@ -31,10 +33,17 @@ constexpr std::int64_t lane_of(std::int64_t pass, std::int64_t vector) {
   return pass * kPassLanes + vector * kLanes;
 }
 
+// How far ahead of its use a line of weights is asked for: longer than a memory access takes at the
+// speed at which a core consumes weights.
+inline constexpr std::int64_t kPrefetchBytes = 4096;
+
 template <WeightFormat Format>
 HWY_INLINE Uints load_packed(const std::byte* chunk, std::int64_t pass, std::int64_t word,
                              std::int64_t vector) {
-  return load_words(chunk + word_offset(Format, lane_of(pass, vector), 0) + word * kStripLanes * 4);
+  const std::byte* from =
+      chunk + word_offset(Format, lane_of(pass, vector), 0) + word * kStripLanes * 4;
+  hwy::Prefetch(from + kPrefetchBytes);
+  return load_words(from);
 }
 
 alignas(64) inline constexpr float kE2m1Values[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,
@@ -80,10 +89,64 @@ class PackedWeights<WeightFormat::fp4> {
   Floats table_;
 };
 
+#if HWY_TARGET == HWY_AVX3
+
+/// Four E4M3 values of each lane as bf16, which holds them exactly.
+struct E4m3Word {
+  Uints columns02;  ///< column 0 in the lower halves, column 2 in the upper ones
+  Uints columns13;
+};
+
+/// The bf16 of E4M3 m * 2^-9, for m = 0 to 7.
+alignas(64) inline constexpr std::uint16_t kE4m3Subnormals[32] = {0x0000, 0x3B00, 0x3B80, 0x3BC0,
+                                                                  0x3C00, 0x3C20, 0x3C40, 0x3C60};
+
+/// 32 E4M3 bytes to bf16. They stand in the upper bytes of `upper`, whose lower ones are ignored,
+/// and in the lower bytes of `lower`, whose upper ones are ignored.
+HWY_INLINE Uints e4m3_to_bf16(__m512i upper, __m512i lower) {
+  constexpr short kRebias = (127 - 7) << 7;
+  const __m512i magnitude = _mm512_and_si512(_mm512_srli_epi16(upper, 4), _mm512_set1_epi16(0x7F0));
+  const __m512i as_normal = _mm512_add_epi16(magnitude, _mm512_set1_epi16(kRebias));
+  const __mmask32 is_subnormal = _mm512_testn_epi16_mask(upper, _mm512_set1_epi16(0x7800));
+  const __mmask32 is_nan = _mm512_cmpeq_epi16_mask(as_normal, _mm512_set1_epi16(kRebias + 0x7F0));
+  const __m512i finite = _mm512_mask_permutexvar_epi16(as_normal, is_subnormal, lower,
+                                                       _mm512_load_si512(kE4m3Subnormals));
+  const __m512i value = _mm512_mask_mov_epi16(finite, is_nan, _mm512_set1_epi16(0x7FFF));
+  return hn::OrAnd(Uints{value}, Uints{upper}, set_bits(0x8000'8000));
+}
+
+HWY_INLINE E4m3Word unpack_e4m3(Uints word) {
+  return {e4m3_to_bf16(_mm512_slli_epi16(word.raw, 8), word.raw),
+          e4m3_to_bf16(word.raw, _mm512_srli_epi16(word.raw, 8))};
+}
+
+template <int J>
+HWY_INLINE Floats e4m3_column(const E4m3Word& word) {
+  const Uints pair = J % 2 == 0 ? word.columns02 : word.columns13;
+  if constexpr (J < 2) return floats_of(hn::ShiftLeft<16>(pair));
+  return floats_of(hn::And(pair, set_bits(0xFFFF'0000)));
+}
+
+#else
+
+using E4m3Word = Uints;
+
+HWY_INLINE E4m3Word unpack_e4m3(Uints word) {
+  return word;
+}
+
+template <int J>
+HWY_INLINE Floats e4m3_column(E4m3Word word) {
+  const Uints at_top = hn::ShiftLeft<24 - 8 * J>(word);
+  return e4m3_to_floats(hn::And(hn::ShiftRight<4>(at_top), set_bits(0x7Fu << 20)), at_top);
+}
+
+#endif
+
 template <>
 class PackedWeights<WeightFormat::fp8> {
  public:
-  using Word = Uints;
+  using Word = E4m3Word;
   static constexpr int kColumnsPerWord = 4;
   static constexpr int kScaleColumns = 128;
 
@@ -91,12 +154,11 @@ class PackedWeights<WeightFormat::fp8> {
       : chunk_(chunk), pass_(pass) {}
 
   HWY_INLINE Word word(std::int64_t w, std::int64_t v) const {
-    return load_packed<WeightFormat::fp8>(chunk_, pass_, w, v);
+    return unpack_e4m3(load_packed<WeightFormat::fp8>(chunk_, pass_, w, v));
   }
   template <int J>
-  HWY_INLINE Floats column(Word word) const {
-    const Uints at_top = hn::ShiftLeft<24 - 8 * J>(word);
-    return e4m3_to_floats(hn::And(hn::ShiftRight<4>(at_top), set_bits(0x7Fu << 20)), at_top);
+  HWY_INLINE Floats column(const Word& word) const {
+    return e4m3_column<J>(word);
   }
   HWY_INLINE Floats scale(std::int64_t /*group*/, std::int64_t v) const {
     return floats_of(load_words(chunk_ + scale_offset(WeightFormat::fp8, lane_of(pass_, v), 0)));
