@@ -101,6 +101,12 @@ struct GpuArenaLayout {
   }
 };
 
+/// Where the scale of a block's token stands among the block's scales of one interval: the four
+/// tokens of sixteen whose sums one thread holds are neighbours, so that it reads them at once.
+constexpr int scale_position(int token) {
+  return token / 16 * 16 + token / 2 % 4 * 4 + token / 8 % 2 * 2 + token % 2;
+}
+
 constexpr std::int64_t gemm1_intervals(std::int64_t hidden) {
   return ceil_div(hidden, kGemm1Interval);
 }

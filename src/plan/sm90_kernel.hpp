@@ -41,7 +41,7 @@ struct KernelShape {
   constexpr int launch_registers() const {
     return static_cast<int>(kSmRegisters / threads() / 8 * 8);
   }
-  constexpr int loader_registers() const { return math_groups == 2 ? 56 : 64; }
+  constexpr int loader_registers() const { return math_groups == 2 ? 40 : 64; }
   constexpr int math_registers() const {
     return (launch_registers() + (launch_registers() - loader_registers()) / math_groups) / 8 * 8;
   }
@@ -51,8 +51,9 @@ struct KernelShape {
 /// limit: four math warpgroups keep more decoding in flight. Above, the tensor cores are: two
 /// warpgroups have the registers for the wide tile. 176 is the widest whose sums, partial sums and
 /// fragments leave a thread of 232 registers enough for everything else.
-inline constexpr KernelShape kKernelShapes[] = {{16, 4}, {32, 4},  {48, 4},  {64, 2},
-                                                {96, 2}, {128, 2}, {160, 2}, {176, 2}};
+inline constexpr KernelShape kKernelShapes[] = {{16, 4},  {32, 4},  {48, 4},  {64, 2},
+                                                {80, 2},  {96, 2},  {112, 2}, {128, 2},
+                                                {144, 2}, {160, 2}, {176, 2}};
 
 /// A task as the weights loader hands it to the other roles of its block. They read it where it
 /// stands, and release the slot when the task is done.
@@ -72,7 +73,26 @@ struct CallView {
   std::int32_t tokens;   ///< T
 };
 
-/// Offsets in the dynamic shared memory of a block.
+/// Twelve stages of the smallest shape are all its shared memory; more never helped.
+inline constexpr int kMaxStages = 12;
+
+/// The front of a block's shared memory, at offsets that the compiler knows: the main loop has no
+/// time to fetch them.
+struct SharedFront {
+  std::uint64_t full[kMaxStages];  ///< barriers
+  std::uint64_t empty[kMaxStages];
+  std::uint64_t task_full[kTaskRing];
+  std::uint64_t task_empty[kTaskRing];
+  std::uint64_t dispatch_full[kDispatchWarps];
+  TaskSlot tasks[kTaskRing];
+  CallView call;
+  std::uint32_t left;                       ///< the block gives the call up
+  alignas(8) std::byte walk[sizeof(Walk)];  ///< the weights loader's: registers are dear there too
+};
+inline constexpr int kSharedFrontBytes = 1024;
+static_assert(sizeof(SharedFront) <= kSharedFrontBytes);
+
+/// Offsets in the dynamic shared memory of a block, behind the front.
 struct SharedLayout {
   std::int32_t stages = 0;
   std::int32_t tokens = 0;   ///< stage s: tokens + s * token_bytes()
@@ -83,19 +103,10 @@ struct SharedLayout {
   std::int32_t targets = 0;  ///< RowTarget[tokens] per math warpgroup
   std::int32_t maxima = 0;
   std::int32_t reciprocals = 0;
-  std::int32_t transpose = 0;  ///< 1024 bytes per math warp
-  std::int32_t full = 0;       ///< barriers
-  std::int32_t empty = 0;
-  std::int32_t task_full = 0;
-  std::int32_t task_empty = 0;
-  std::int32_t dispatch_full = 0;
-  std::int32_t tasks = 0;
+  std::int32_t transpose = 0;    ///< 1024 bytes per math warp
   std::int32_t first_block = 0;  ///< i64 [local experts + 1]
   std::int32_t first_row = 0;    ///< i32 [local experts + 1]: valid rows before each
   std::int32_t counts = 0;       ///< u32 [ranks][local experts]
-  std::int32_t call = 0;         ///< CallView
-  std::int32_t walk = 0;         ///< the weights loader's Walk: registers are dear there too
-  std::int32_t left = 0;         ///< u32: the block gives the call up
   std::int32_t bytes = 0;
 };
 
@@ -103,7 +114,7 @@ struct SharedLayout {
 constexpr SharedLayout shared_layout(const KernelShape& shape, std::int64_t hidden,
                                      std::int64_t experts, std::int64_t ranks, int stages) {
   SharedLayout l;
-  std::int64_t end = 0;
+  std::int64_t end = kSharedFrontBytes;
   const auto take = [&end](std::int64_t bytes, std::int64_t alignment) {
     const std::int64_t begin = round_up(end, alignment);
     end = begin + bytes;
@@ -120,24 +131,12 @@ constexpr SharedLayout shared_layout(const KernelShape& shape, std::int64_t hidd
   l.maxima = take(shape.tokens * 4, 16);
   l.reciprocals = take(shape.tokens * 4, 16);
   l.transpose = take(std::int64_t{shape.math_warps()} * 1024, 128);
-  l.full = take(std::int64_t{stages} * 8, 8);
-  l.empty = take(std::int64_t{stages} * 8, 8);
-  l.task_full = take(kTaskRing * 8, 8);
-  l.task_empty = take(kTaskRing * 8, 8);
-  l.dispatch_full = take(kDispatchWarps * 8, 8);
-  l.tasks = take(kTaskRing * std::int64_t{sizeof(TaskSlot)}, 16);
   l.first_block = take((experts + 1) * 8, 8);
   l.first_row = take((experts + 1) * 4, 4);
   l.counts = take(ranks * experts * 4, 4);
-  l.call = take(sizeof(CallView), 4);
-  l.walk = take(sizeof(Walk), 8);
-  l.left = take(4, 4);
   l.bytes = static_cast<std::int32_t>(end);
   return l;
 }
-
-/// Twelve stages of the smallest shape are all its shared memory; more never helped.
-inline constexpr int kMaxStages = 12;
 
 /// The layout with as many stages as fit; stages == 0 when fewer than two do.
 constexpr SharedLayout best_shared_layout(const KernelShape& shape, std::int64_t hidden,

@@ -39,8 +39,8 @@ struct GpuPlan {
 /// Throws Error{unsupported} for what these kernels do not do (recipe, shared experts, ranks).
 void validate_gpu(const LayerConfig& config, std::int64_t ranks);
 
-/// The token tile for an expected number of rows per expert: the smallest that holds them and two
-/// standard deviations of a random choice, else the widest.
+/// The token tile for an expected number of rows per expert, whose standard deviation is taken as
+/// that of a random choice: the one with the least expected cost of an expert's blocks.
 KernelShape choose_kernel(std::int64_t expected_rows);
 
 /// For a call of `tokens` tokens per rank. Throws Error{invalid_argument} for overrides that cannot

@@ -2,6 +2,8 @@
 // wait.
 #pragma once
 
+#include <cstddef>
+
 #include "sm90/params.hpp"
 #include "sm90/ptx/barrier.cuh"
 #include "sm90/ptx/memory.cuh"
@@ -12,9 +14,8 @@ struct Context {
   const FusedParams& params;
   std::uint32_t shared;  ///< address of the dynamic shared memory
 
-  __device__ __forceinline__ CallView& call() const {
-    return *in_shared<CallView>(params.shared.call);
-  }
+  __device__ __forceinline__ SharedFront& front() const { return *in_shared<SharedFront>(0); }
+  __device__ __forceinline__ CallView& call() const { return front().call; }
 
   template <class T>
   __device__ T* region(GpuRegion id, std::int64_t bank = 0) const {
@@ -34,25 +35,23 @@ struct Context {
     return reinterpret_cast<T*>(shared_bytes + offset);
   }
 
-  __device__ std::uint32_t full(int stage) const { return shared + params.shared.full + stage * 8; }
+  __device__ std::uint32_t full(int stage) const {
+    return shared + offsetof(SharedFront, full) + stage * 8;
+  }
   __device__ std::uint32_t empty(int stage) const {
-    return shared + params.shared.empty + stage * 8;
+    return shared + offsetof(SharedFront, empty) + stage * 8;
   }
 
   /// Whether some role of this block has given the call up. Once true, always true.
-  __device__ bool left() const {
-    return *static_cast<volatile std::uint32_t*>(in_shared<std::uint32_t>(params.shared.left)) != 0;
-  }
-  __device__ void leave() const {
-    *static_cast<volatile std::uint32_t*>(in_shared<std::uint32_t>(params.shared.left)) = 1;
-  }
+  __device__ bool left() const { return *static_cast<volatile std::uint32_t*>(&front().left) != 0; }
+  __device__ void leave() const { *static_cast<volatile std::uint32_t*>(&front().left) = 1; }
 };
 
 /// Waits inside the block: returns when the phase is over, or when the block has left; then nothing
 /// that was waited for may be believed.
 __device__ __forceinline__ void wait_or_leave(const Context& c, std::uint32_t barrier,
                                               std::uint32_t parity) {
-  ptx::barrier_wait(barrier, parity, c.shared + c.params.shared.left);
+  ptx::barrier_wait(barrier, parity, c.shared + offsetof(SharedFront, left));
 }
 
 /// What is waited for, for the fault record.
@@ -184,17 +183,17 @@ __device__ __forceinline__ int thread_index() {
 /// Waits for the next task of the block; any threads. It then stands at task_at() until
 /// release_task(), once per warp.
 __device__ __forceinline__ void wait_for_task(const Context& c, const TaskPlace& place) {
-  const std::uint32_t barrier = c.shared + c.params.shared.task_full + place.slot * 8;
+  const std::uint32_t barrier = c.shared + offsetof(SharedFront, task_full) + place.slot * 8;
   // The weights loader always ends the ring, also when it leaves: this wait needs no way out.
   while (!ptx::barrier_try_wait(barrier, place.phase)) {
   }
 }
 __device__ __forceinline__ const volatile TaskSlot& task_at(const Context& c,
                                                             const TaskPlace& place) {
-  return c.in_shared<volatile TaskSlot>(c.params.shared.tasks)[place.slot];
+  return c.front().tasks[place.slot];
 }
 __device__ __forceinline__ void release_task(const Context& c, const TaskPlace& place) {
-  ptx::barrier_arrive(c.shared + c.params.shared.task_empty + place.slot * 8);
+  ptx::barrier_arrive(c.shared + offsetof(SharedFront, task_empty) + place.slot * 8);
 }
 
 }  // namespace megamoe::sm90

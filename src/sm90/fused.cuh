@@ -27,14 +27,14 @@ __device__ __forceinline__ void init_barriers(const Context& c) {
     ptx::barrier_init(c.empty(s), S.math_warps());
   }
   for (int s = 0; s < kTaskRing; ++s) {
-    ptx::barrier_init(c.shared + shared.task_full + s * 8, 1);
-    ptx::barrier_init(c.shared + shared.task_empty + s * 8, S.math_warps() + 1);
+    ptx::barrier_init(c.shared + offsetof(SharedFront, task_full) + s * 8, 1);
+    ptx::barrier_init(c.shared + offsetof(SharedFront, task_empty) + s * 8, S.math_warps() + 1);
   }
   for (int w = 0; w < kDispatchWarps; ++w) {
-    ptx::barrier_init(c.shared + shared.dispatch_full + w * 8, 1);
+    ptx::barrier_init(c.shared + offsetof(SharedFront, dispatch_full) + w * 8, 1);
   }
   for (int t = 0; t < S.tokens; ++t) c.in_shared<std::uint32_t>(shared.maxima)[t] = 0;
-  *c.in_shared<std::uint32_t>(shared.left) = 0;
+  c.front().left = 0;
   read_call(c);
   ptx::fence_barrier_init();
 }
@@ -60,7 +60,8 @@ __device__ __forceinline__ void math_group(const Context& c) {
     // Every block has read the number of this call; the next call is a later launch.
     c.region<CallState>(GpuRegion::call_state)->call = c.call().number;
   }
-  combine(c, threadIdx.x / 32, S.math_warps());
+  // As many loads in flight as the registers of a math warp can take.
+  combine<S.math_groups == 2 ? 8 : 4>(c, threadIdx.x / 32, S.math_warps());
 }
 
 /// Two integers, since nvcc's host stubs cannot name a class of a nested namespace.
@@ -77,7 +78,7 @@ __global__ void __launch_bounds__(KernelShape{kTokens, kMathGroups}.threads(), 1
   ptx::fence_async_proxy();
   __syncthreads();
   if (!here) {
-    combine(c, threadIdx.x / 32, S.threads() / 32);
+    combine<1>(c, threadIdx.x / 32, S.threads() / 32);
     return;
   }
   if (uniform(static_cast<int>(threadIdx.x / kWarpgroup)) == S.math_groups) {

@@ -22,10 +22,16 @@ const void* fused_kernel_of(const KernelShape& shape) {
       return fused_kernel_48();
     case 64:
       return fused_kernel_64();
+    case 80:
+      return fused_kernel_80();
     case 96:
       return fused_kernel_96();
+    case 112:
+      return fused_kernel_112();
     case 128:
       return fused_kernel_128();
+    case 144:
+      return fused_kernel_144();
     case 160:
       return fused_kernel_160();
     default:

@@ -12,8 +12,11 @@ const void* fused_kernel_16();
 const void* fused_kernel_32();
 const void* fused_kernel_48();
 const void* fused_kernel_64();
+const void* fused_kernel_80();
 const void* fused_kernel_96();
+const void* fused_kernel_112();
 const void* fused_kernel_128();
+const void* fused_kernel_144();
 const void* fused_kernel_160();
 const void* fused_kernel_176();
 

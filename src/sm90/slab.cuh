@@ -70,17 +70,27 @@ __device__ __forceinline__ void multiply(float* part, std::uint32_t (&a)[16], st
   ptx::wgmma_commit();
 }
 
-/// sum = fma(part, scale of the token, sum).
+/// Waits for the last group of wgmma; then sum = fma(part, scale of the token, sum). The first
+/// scales are on their way before the wait, the others two reads ahead of their use.
 template <int kTokens>
 __device__ __forceinline__ void promote(float* sum, float* part, std::uint32_t scales) {
+  constexpr int kReads = kTokens / 16;
+  uint4 ahead[2];
+  ahead[0] = ptx::load_shared_16(scales);
+  if (kReads > 1) ahead[1] = ptx::load_shared_16(scales + 64);
+  ptx::wgmma_wait<0>();
   pin<kTokens / 2>(part);
 #pragma unroll
-  for (int j = 0; j < kTokens / 8; ++j) {
-    const float2 scale = ptx::load_shared_f32x2(scales + j * 32);
-    sum[4 * j] = __fmaf_rn(part[4 * j], scale.x, sum[4 * j]);
-    sum[4 * j + 1] = __fmaf_rn(part[4 * j + 1], scale.y, sum[4 * j + 1]);
-    sum[4 * j + 2] = __fmaf_rn(part[4 * j + 2], scale.x, sum[4 * j + 2]);
-    sum[4 * j + 3] = __fmaf_rn(part[4 * j + 3], scale.y, sum[4 * j + 3]);
+  for (int r = 0; r < kReads; ++r) {
+    // Tokens 16 r + 2 pair, that + 1, and the same eight further on: see scale_position().
+    const uint4 bits = ahead[r % 2];
+    if (r + 2 < kReads) ahead[r % 2] = ptx::load_shared_16(scales + (r + 2) * 64);
+    const float scale[4] = {__uint_as_float(bits.x), __uint_as_float(bits.y),
+                            __uint_as_float(bits.z), __uint_as_float(bits.w)};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      sum[8 * r + i] = __fmaf_rn(part[8 * r + i], scale[i / 4 * 2 + i % 2], sum[8 * r + i]);
+    }
   }
 }
 
@@ -95,7 +105,7 @@ __device__ __forceinline__ void release_stage(const Context& c, int stage) {
 struct SlabAddresses {
   std::uint32_t weights;  ///< its first 16 bytes
   std::uint32_t steps;    ///< its eight scale steps
-  std::uint32_t scales;   ///< of its first two tokens
+  std::uint32_t scales;   ///< of its first four tokens
 };
 template <KernelShape S>
 __device__ __forceinline__ SlabAddresses slab_addresses(const Context& c) {
@@ -105,7 +115,7 @@ __device__ __forceinline__ SlabAddresses slab_addresses(const Context& c) {
   const std::uint32_t tile = stage + group / 2 * kWeightTileBytes;
   return {tile + group % 2 * kSlabBytes + thread * 16,
           tile + 2 * kSlabBytes + group % 2 * kSlabScaleBytes + thread / 4 * 8,
-          stage + S.weight_bytes() + thread % 4 * 8};
+          stage + S.weight_bytes() + thread % 4 * 16};
 }
 
 /// Decodes the weights of the stage at `place` once it is full, and moves on.
@@ -139,10 +149,11 @@ __device__ __forceinline__ void multiply_slab(const Context& c, PipelinePlace& p
     multiply<S.tokens>(part, now, stage_tokens<S>(c, stage), k % kInterval != 0);
     const int following = place.stage;
     if (k + 1 < k_blocks) fetch_fragment<S>(c, at, place, next);
-    ptx::wgmma_wait<0>();
-    pin<S.tokens / 2>(part);
     if (k % kInterval == kInterval - 1 || k + 1 == k_blocks) {
       promote<S.tokens>(sum, part, at.scales + stage * S.weight_stage_bytes());
+    } else {
+      ptx::wgmma_wait<0>();
+      pin<S.tokens / 2>(part);
     }
     release_stage(c, stage);
     stage = following;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -129,6 +131,21 @@ TEST(GpuPlan, EveryShapeOfTheFieldFitsSharedMemory) {
       EXPECT_GE(layout.stages, 4) << hidden << ", " << shape.tokens;
       EXPECT_LE(layout.bytes, kMaxSharedBytes);
     }
+  }
+}
+
+TEST(GpuPlan, TheTokenTileHoldsAnExpertsRowsInFewBlocks) {
+  for (const auto& [rows, tokens] : std::vector<std::pair<int, int>>{{0, 16},
+                                                                     {2, 16},
+                                                                     {8, 16},
+                                                                     {16, 32},
+                                                                     {32, 48},
+                                                                     {64, 80},
+                                                                     {128, 160},
+                                                                     {384, 144},
+                                                                     {512, 176},
+                                                                     {2048, 176}}) {
+    EXPECT_EQ(choose_kernel(rows).tokens, tokens) << rows << " rows";
   }
 }
 

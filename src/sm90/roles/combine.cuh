@@ -52,42 +52,49 @@ __device__ __forceinline__ void add_bf16(float (&sum)[8], const uint4& v) {
   }
 }
 
-/// Eight features of one token: the slots' results in slot order, eight in flight.
-__device__ __forceinline__ uint4 combine_features(const uint4* first, std::int64_t slot_stride,
-                                                  std::uint32_t routes) {
-  constexpr int kInFlight = 8;
-  float sum[8] = {};
+__device__ __forceinline__ uint4 to_bf16(const float (&sum)[8]) {
+  return {to_bf16_pair(sum[0], sum[1]), to_bf16_pair(sum[2], sum[3]), to_bf16_pair(sum[4], sum[5]),
+          to_bf16_pair(sum[6], sum[7])};
+}
+
+/// Twice eight features of one token, `second` 16-byte pieces apart: the slots' results in slot
+/// order, 2 kSlots loads in flight.
+template <int kSlots>
+__device__ __forceinline__ void combine_features(const uint4* first, std::int64_t slot_stride,
+                                                 std::uint32_t routes, int second, uint4* y) {
+  float sum[2][8] = {};
   while (routes != 0) {
-    uint4 v[kInFlight];
+    uint4 v[kSlots][2];
     std::uint32_t rest = routes;
 #pragma unroll
-    for (int i = 0; i < kInFlight; ++i) {
-      const int slot = __ffs(static_cast<int>(rest)) - 1;
-      if (rest != 0) v[i] = ptx::load_streamed(first + slot * slot_stride);
+    for (int i = 0; i < kSlots; ++i) {
+      const uint4* slot = first + (__ffs(static_cast<int>(rest)) - 1) * slot_stride;
+      if (rest != 0) {
+        v[i][0] = ptx::load_streamed(slot);
+        v[i][1] = ptx::load_streamed(slot + second);
+      }
       rest &= rest - 1;
     }
 #pragma unroll
-    for (int i = 0; i < kInFlight; ++i) {
-      if (routes != 0) add_bf16(sum, v[i]);
+    for (int i = 0; i < kSlots; ++i) {
+      if (routes != 0) {
+        add_bf16(sum[0], v[i][0]);
+        add_bf16(sum[1], v[i][1]);
+      }
       routes &= routes - 1;
     }
   }
-  uint4 result;
-  std::uint32_t* words = &result.x;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(sum[2 * i], sum[2 * i + 1]);
-    words[i] = *reinterpret_cast<const std::uint32_t*>(&pair);
-  }
-  return result;
+  y[0] = to_bf16(sum[0]);
+  y[second] = to_bf16(sum[1]);
 }
 
-/// y of this rank's tokens: pieces of 256 features, dealt to the warps of the grid. `warps`: of
+/// y of this rank's tokens: pieces of 512 features, dealt to the warps of the grid. `warps`: of
 /// this block that take part; `warp`: which this is. NaN everywhere once the block has left.
+template <int kSlots>
 __device__ __forceinline__ void combine(const Context& c, int warp, int warps) {
   const FusedParams& p = c.params;
   const int lane = threadIdx.x % 32;
-  const int pieces = (p.hidden + 255) / 256;
+  const int pieces = (p.hidden + 511) / 512;
   const std::int64_t units = std::int64_t{c.call().tokens} * pieces;
   const std::int64_t stride = std::int64_t{gridDim.x} * warps;
   const std::byte* results = c.region<std::byte>(GpuRegion::combine);
@@ -102,15 +109,18 @@ __device__ __forceinline__ void combine(const Context& c, int warp, int warps) {
     const TokenSlots slots = next;
     // The ids of the next unit arrive while this one's results are on their way.
     if (unit + stride < units) next = token_slots(c, (unit + stride) / pieces);
-    const int feature = static_cast<int>(unit % pieces) * 256 + lane * 8;
+    const int feature = static_cast<int>(unit % pieces) * 512 + lane * 8;
     if (feature >= p.hidden) continue;
+    // A lane whose second eight are beyond the row does its first eight twice.
+    const int second = feature + 256 < p.hidden ? 32 : 0;
     const std::int64_t at = (token * p.hidden + feature) / 8;
     uint4* y = reinterpret_cast<uint4*>(p.y) + at;
     if (slots.bad || left) {
-      *y = {kNaNPair, kNaNPair, kNaNPair, kNaNPair};
+      y[0] = y[second] = {kNaNPair, kNaNPair, kNaNPair, kNaNPair};
       continue;
     }
-    *y = combine_features(reinterpret_cast<const uint4*>(results) + at, slot_stride, slots.routes);
+    combine_features<kSlots>(reinterpret_cast<const uint4*>(results) + at, slot_stride,
+                             slots.routes, second, y);
   }
 }
 

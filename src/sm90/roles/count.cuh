@@ -158,7 +158,7 @@ __device__ inline void clear_other_bank(const Context& c) {
 /// The block has left if it returns false.
 __device__ inline bool count_phase(const Context& c, int block_rows) {
   const FusedParams& p = c.params;
-  std::uint32_t* histogram = c.in_shared<std::uint32_t>(0);
+  std::uint32_t* histogram = c.in_shared<std::uint32_t>(p.shared.tokens);
   count_and_scatter(c, histogram, histogram + p.experts);
   __syncthreads();
   if (threadIdx.x == 0) {

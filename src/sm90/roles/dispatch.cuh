@@ -78,6 +78,7 @@ __device__ __forceinline__ float pull_weight(const Context& c, const PoolRow& at
   std::uint32_t same = __ballot_sync(0xffffffffu, mine && id == wanted) >> at.slot;
   float sum = __shfl_sync(0xffffffffu, weight, at.slot);
   int slot = at.slot;
+#pragma unroll 1
   for (same >>= 1, ++slot; same != 0; same >>= 1, ++slot) {
     const float other = __shfl_sync(0xffffffffu, weight, slot & 31);
     if (same & 1u) sum = __fadd_rn(sum, other);
@@ -95,8 +96,10 @@ __device__ __forceinline__ void store_row(const Context& c, std::uint32_t buffer
   const int intervals = (p.hidden + kGemm1Interval - 1) / kGemm1Interval;
   std::byte* tile = c.region<std::byte>(GpuRegion::gemm1_input) +
                     at.block * S.tokens * std::int64_t{padded} + at.row * kTileColumns;
-  float* out_scales =
-      c.region<float>(GpuRegion::gemm1_input_scales) + at.block * intervals * S.tokens + at.row;
+  float* out_scales = c.region<float>(GpuRegion::gemm1_input_scales) +
+                      at.block * intervals * S.tokens + scale_position(at.row);
+  // Not unrolled, here and below: the dispatch warps have few registers.
+#pragma unroll 1
   for (int i = 0; i < intervals; ++i) {
     const int column = i * kGemm1Interval + lane * 16;
     const bool inside = column < p.hidden;
@@ -135,7 +138,7 @@ __device__ __forceinline__ void pull_row(const Context& c, int warp, std::uint32
   const int begin = p.shared.dispatch + warp * p.shared.dispatch_bytes;
   const std::uint32_t buffer = c.shared + begin;
   std::uint8_t* scales = c.in_shared<std::uint8_t>(begin + p.shared.dispatch_scales);
-  const std::uint32_t barrier = c.shared + p.shared.dispatch_full + warp * 8;
+  const std::uint32_t barrier = c.shared + offsetof(SharedFront, dispatch_full) + warp * 8;
   const std::int64_t token = at.token;
   if (lane == 0) {
     const std::byte* row = c.map(c.region<std::byte>(GpuRegion::x), at.source_rank);
@@ -145,6 +148,7 @@ __device__ __forceinline__ void pull_row(const Context& c, int warp, std::uint32
   const int groups = p.hidden / kScaleGroup;
   const std::uint8_t* row_scales =
       c.map(c.region<std::uint8_t>(GpuRegion::x_scales), at.source_rank) + token * groups;
+#pragma unroll 1
   for (int g = lane; g < groups; g += 32) scales[g] = row_scales[g];
   const float weight = pull_weight(c, at);
   if (lane == 0) {
@@ -175,6 +179,7 @@ __device__ __forceinline__ void dispatch_role(const Context& c, int warp) {
   const int stride = static_cast<int>(gridDim.x) * kDispatchWarps;
   int expert = 0;
   std::uint32_t phase = 0;
+#pragma unroll 1
   for (int row = static_cast<int>(blockIdx.x) + warp * static_cast<int>(gridDim.x); row < rows;
        row += stride) {
     while (first_row[expert + 1] <= row) ++expert;

@@ -145,7 +145,7 @@ __device__ __forceinline__ void finish_maxima(const Context& c, const TilePlace&
     const bool finite = largest < kF32InfinityBits;
     const std::uint8_t scale = finite ? e4m3_group_scale(f32_from_bits(largest)) : kUe8m0One;
     reciprocals[t] = finite ? ue8m0_reciprocal(scale) : f32_from_bits(kF32NaNBits);
-    if (live) scales[t] = ue8m0_to_float(scale);
+    if (live) scales[scale_position(t)] = ue8m0_to_float(scale);
   }
   ptx::named_barrier(kMathBarrier, S.math_threads());
 }

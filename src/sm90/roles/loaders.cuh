@@ -17,11 +17,11 @@ constexpr std::int64_t gemm2_parts(const FusedParams& p) {
 /// this wait needs no way out.
 __device__ __forceinline__ void push_task(const Context& c, TaskPlace& place,
                                           const TaskSlot& task) {
-  const std::uint32_t empty = c.shared + c.params.shared.task_empty + place.slot * 8;
+  const std::uint32_t empty = c.shared + offsetof(SharedFront, task_empty) + place.slot * 8;
   while (!ptx::barrier_try_wait(empty, place.phase ^ 1)) {
   }
-  c.in_shared<TaskSlot>(c.params.shared.tasks)[place.slot] = task;
-  ptx::barrier_arrive(c.shared + c.params.shared.task_full + place.slot * 8);
+  c.front().tasks[place.slot] = task;
+  ptx::barrier_arrive(c.shared + offsetof(SharedFront, task_full) + place.slot * 8);
   place.advance();
 }
 
@@ -31,6 +31,7 @@ __device__ __forceinline__ void load_weight_rows(const Context& c, PipelinePlace
                                                  const std::byte* first_tile,
                                                  const PackedMatrix& matrix, int row_tiles) {
   const std::int64_t row_bytes = matrix.column_tiles() * kWeightTileBytes;
+#pragma unroll 1
   for (std::int64_t k = 0; k < matrix.column_tiles(); ++k) {
     wait_or_leave(c, c.empty(place.stage), place.phase ^ 1);
     if (c.left()) return;
@@ -53,6 +54,7 @@ __device__ __forceinline__ void load_weights(const Context& c, PipelinePlace& pl
   if (task.kind == TaskKind::gemm1) {
     const PackedMatrix matrix{p.groups * 256, p.k_blocks1() * kTileColumns};
     const std::byte* tiles = p.w1.tiles + task.expert * matrix.bytes();
+#pragma unroll 1
     for (int t = 0; t < S.gemm1_tiles(); ++t) {
       const std::int64_t row_tile = task.part * 2 + t * S.weight_tiles();
       load_weight_rows<S>(c, place, tiles + matrix.tile_offset(row_tile, 0), matrix,
@@ -79,13 +81,12 @@ __device__ __forceinline__ void weights_loader_role(const Context& c) {
   const std::int64_t* first_block = c.in_shared<std::int64_t>(p.shared.first_block);
   const std::int32_t* first_row = c.in_shared<std::int32_t>(p.shared.first_row);
   std::uint32_t* tickets = &c.region<GridCounters>(GpuRegion::grid, c.call().bank)->ticket;
-  Walk& walk =
-      *new (c.in_shared<Walk>(p.shared.walk)) Walk(first_block, p.experts_per_rank,
-                                                   {.pull_parts = 0,
-                                                    .gemm1_parts = p.groups,
-                                                    .gemm2_parts = gemm2_parts<S>(p),
-                                                    .experts_per_wave = p.experts_per_wave},
-                                                   TaskSet::all);
+  Walk& walk = *new (c.front().walk) Walk(first_block, p.experts_per_rank,
+                                          {.pull_parts = 0,
+                                           .gemm1_parts = p.groups,
+                                           .gemm2_parts = gemm2_parts<S>(p),
+                                           .experts_per_wave = p.experts_per_wave},
+                                          TaskSet::all);
   const std::int64_t tasks = walk.size();
   TaskPlace ring;
   PipelinePlace place;
@@ -121,18 +122,20 @@ template <KernelShape S>
 __device__ __forceinline__ void load_tokens(const Context& c, PipelinePlace& place,
                                             const TokenSource& from, int valid) {
   const std::uint32_t rows = (valid + 7) / 8 * 8;
+  const std::uint32_t scale_bytes = (valid + 15) / 16 * 16 * 4;
+#pragma unroll 1
   for (int k = 0; k < from.k_blocks; ++k) {
     wait_or_leave(c, c.empty(place.stage), place.phase ^ 1);
     if (c.left()) return;
     const std::uint32_t full = c.full(place.stage);
     const bool last = (k + 1) % from.interval == 0 || k + 1 == from.k_blocks;
-    ptx::barrier_arrive_expect(full, rows * kTileColumns + (last ? rows * 4 : 0));
+    ptx::barrier_arrive_expect(full, rows * kTileColumns + (last ? scale_bytes : 0));
     ptx::bulk_load(c.shared + c.params.shared.tokens + place.stage * S.token_bytes(),
                    from.tiles + std::int64_t{k} * S.token_bytes(), rows * kTileColumns, full);
     if (last) {
       ptx::bulk_load(c.shared + c.params.shared.weights + place.stage * S.weight_stage_bytes() +
                          S.weight_bytes(),
-                     from.scales + std::int64_t{k / from.interval} * S.tokens, rows * 4, full);
+                     from.scales + std::int64_t{k / from.interval} * S.tokens, scale_bytes, full);
     }
     place.advance(c.params.shared.stages);
   }
@@ -156,6 +159,7 @@ __device__ __forceinline__ bool load_gemm1_tokens(const Context& c, PipelinePlac
                          c.region<float>(GpuRegion::gemm1_input_scales) +
                              std::int64_t{task.block} * ceil_div(k_blocks, interval) * S.tokens,
                          k_blocks, interval};
+#pragma unroll 1
   for (int t = 0; t < S.gemm1_tiles(); ++t) load_tokens<S>(c, place, from, task.valid);
   return true;
 }
