@@ -3,11 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -46,9 +47,8 @@ struct Tensor {
 
 template <class T>
 Tensor make_tensor(Dtype dtype, std::vector<std::int64_t> shape, const std::vector<T>& values) {
-  Tensor tensor{dtype, std::move(shape), std::vector<std::byte>(values.size() * sizeof(T))};
-  std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());
-  return tensor;
+  const auto bytes = std::as_bytes(std::span(values));
+  return {dtype, std::move(shape), {bytes.begin(), bytes.end()}};
 }
 
 using Tensors = std::map<std::string, Tensor>;

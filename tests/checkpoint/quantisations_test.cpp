@@ -1,6 +1,7 @@
 // Every quantisation that checkpoints come in, in models that the test writes: each number against
 // the format's definition, decoded here by hand.
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <random>
 
