@@ -65,11 +65,11 @@ TEST(RankProcesses, ARankThatLeavesWithoutAResultIsNamed) {
 class KilledRank : public ::testing::TestWithParam<EnginePhase> {};
 
 TEST_P(KilledRank, IsNamedByTheOthersWithinTheDeadlineAndLeavesNothing) {
-  const test::HostState before = test::host_state();
   const EnginePhase phase = GetParam();
   // Survivors write what they saw into their payload: run_ranks itself reports the killed rank.
   const std::string rendezvous =
       "killed-" + std::to_string(getpid()) + "-" + std::to_string(static_cast<int>(phase));
+  const test::HostState before = test::host_state(rendezvous);
   const auto begin = std::chrono::steady_clock::now();
   std::string message;
   try {
@@ -114,7 +114,7 @@ TEST_P(KilledRank, IsNamedByTheOthersWithinTheDeadlineAndLeavesNothing) {
   }
   EXPECT_NE(message.find("rank 1 was killed by signal 9"), std::string::npos) << message;
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
-  EXPECT_EQ(test::difference(before, test::host_state()), "");
+  EXPECT_EQ(test::difference(before, test::host_state(rendezvous)), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -16,13 +16,15 @@ std::set<std::string> names_in(const char* folder) {
 
 }  // namespace
 
-HostState host_state() {
+HostState host_state(const std::string& rendezvous) {
   HostState state;
-  state.shared_memory = names_in("/dev/shm");
+  for (const std::string& name : names_in("/dev/shm")) {
+    if (name.find("megamoe") != std::string::npos) state.shared_memory.insert(name);
+  }
   state.descriptors = names_in("/proc/self/fd").size();
   std::ifstream sockets("/proc/net/unix");
   for (std::string line; std::getline(sockets, line);) {
-    const std::size_t at = line.find("@megamoe");
+    const std::size_t at = line.find(rendezvous);
     if (at != std::string::npos) state.sockets.insert(line.substr(at));
   }
   return state;
