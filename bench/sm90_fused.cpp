@@ -73,6 +73,7 @@ struct Options {
   std::vector<int> tiles;  ///< empty: the plan's choice
   int waves = 0;
   int repeats = 20;
+  int gpus = 1;  ///< ranks, one on each
   std::string json;
   std::string commit = "unknown";
 };
@@ -83,15 +84,15 @@ struct Inputs {
   std::int64_t experts_hit = 0;
 };
 
-Inputs make_inputs(const LayerConfig& config, std::int64_t tokens, int count) {
+Inputs make_inputs(const LayerConfig& config, std::int64_t tokens, int count, unsigned seed) {
   Inputs inputs;
   for (int i = 0; i < count; ++i) {
     test::BatchData batch =
-        test::make_batch_data(config, std::min<std::int64_t>(tokens, 256), 100u + i);
+        test::make_batch_data(config, std::min<std::int64_t>(tokens, 256), seed + 100u + i);
     // Ids for all tokens; rows of x repeat after 256.
     LayerConfig narrow = config;
     narrow.hidden = 32;
-    const test::BatchData ids = test::make_batch_data(narrow, tokens, 200u + i);
+    const test::BatchData ids = test::make_batch_data(narrow, tokens, seed + 200u + i);
     const auto upload = [&](std::vector<device::Memory>& to, const auto& from, std::int64_t bytes) {
       to.emplace_back(bytes, "inputs");
       const auto size = static_cast<std::int64_t>(from.size() * sizeof(from[0]));
@@ -109,31 +110,59 @@ Inputs make_inputs(const LayerConfig& config, std::int64_t tokens, int count) {
   return inputs;
 }
 
-double median_us(test::GpuGroup& group, const Inputs& inputs, std::int64_t tokens, int repeats,
-                 const sm90::GpuOverrides& overrides) {
-  const sm90::GpuBatch to = group.layer(0).batch();
-  cudaStream_t stream = group.stream(0);
-  std::vector<double> times;
-  std::vector<device::Event> begin(static_cast<std::size_t>(repeats) + 3);
-  std::vector<device::Event> end(begin.size());
-  for (std::size_t i = 0; i < begin.size(); ++i) {
-    const std::size_t n = i % inputs.x.size();
-    const auto copy = [&](void* target, const device::Memory& from) {
-      device::check(
-          cudaMemcpyAsync(target, from.get(), from.bytes(), cudaMemcpyDeviceToDevice, stream),
-          "copying inputs");
-    };
-    copy(to.x, inputs.x[n]);
-    copy(to.x_scales, inputs.scales[n]);
-    copy(to.experts, inputs.ids[n]);
-    copy(to.weights, inputs.weights[n]);
-    begin[i].record(stream);
-    group.layer(0).forward(tokens, group.y(0), stream, overrides);
-    end[i].record(stream);
+/// Inputs of every rank, on its own device.
+std::vector<Inputs> make_inputs_of_ranks(const test::GpuGroup& group, const LayerConfig& config,
+                                         std::int64_t tokens, int ranks) {
+  std::vector<Inputs> inputs;
+  for (int rank = 0; rank < ranks; ++rank) {
+    group.use(rank);
+    inputs.push_back(make_inputs(config, tokens, 3, 1000u * static_cast<unsigned>(rank)));
   }
-  group.layer(0).wait(stream);
-  for (std::size_t i = 3; i < begin.size(); ++i)
-    times.push_back(end[i].microseconds_since(begin[i]));
+  return inputs;
+}
+
+/// The median over calls of the time that the slowest rank took.
+double median_us(test::GpuGroup& group, const std::vector<Inputs>& inputs, std::int64_t tokens,
+                 int repeats, const sm90::GpuOverrides& overrides) {
+  const int ranks = static_cast<int>(inputs.size());
+  const std::size_t calls = static_cast<std::size_t>(repeats) + 3;
+  std::vector<std::vector<device::Event>> begin(inputs.size());
+  std::vector<std::vector<device::Event>> end(inputs.size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    group.use(rank);
+    begin[rank] = std::vector<device::Event>(calls);
+    end[rank] = std::vector<device::Event>(calls);
+  }
+  for (std::size_t i = 0; i < calls; ++i) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      group.use(rank);
+      const Inputs& of = inputs[rank];
+      const std::size_t n = i % of.x.size();
+      cudaStream_t stream = group.stream(rank);
+      const auto copy = [&](void* target, const device::Memory& from) {
+        device::check(
+            cudaMemcpyAsync(target, from.get(), from.bytes(), cudaMemcpyDeviceToDevice, stream),
+            "copying inputs");
+      };
+      const sm90::GpuBatch to = group.layer(rank).batch();
+      copy(to.x, of.x[n]);
+      copy(to.x_scales, of.scales[n]);
+      copy(to.experts, of.ids[n]);
+      copy(to.weights, of.weights[n]);
+      begin[rank][i].record(stream);
+      group.layer(rank).forward(tokens, group.y(rank), stream, overrides);
+      end[rank][i].record(stream);
+    }
+  }
+  std::vector<double> times(calls, 0.0);
+  for (int rank = 0; rank < ranks; ++rank) {
+    group.use(rank);
+    group.layer(rank).wait(group.stream(rank));
+    for (std::size_t i = 0; i < calls; ++i) {
+      times[i] = std::max(times[i], end[rank][i].microseconds_since(begin[rank][i]));
+    }
+  }
+  times.erase(times.begin(), times.begin() + 3);
   std::sort(times.begin(), times.end());
   return times[times.size() / 2];
 }
@@ -155,16 +184,17 @@ void run(const Shape& shape, const Options& options, const std::string& command)
   LayerConfig config;
   config.hidden = shape.hidden;
   config.intermediate = shape.intermediate;
-  config.experts = shape.experts;
+  config.experts = shape.experts * options.gpus;
   config.top_k = shape.top_k;
   config.max_tokens = *std::max_element(options.tokens.begin(), options.tokens.end());
   const test::LayerData data = test::make_layer_data(config, 1, {.distinct_experts = 2});
-  test::GpuGroup group(config, data.weights, 1);
+  test::GpuGroup group(config, data.weights, options.gpus, std::chrono::seconds(2),
+                       test::Placement::device_per_rank);
   nlohmann::json records = nlohmann::json::array();
   fmt::print("{:>6} {:>5} {:>4} {:>9} {:>8} {:>8} {:>8} {:>7} {:>7}\n", "tokens", "tile", "wave",
              "us", "peer", "target", "floor", "TFLOPS", "TB/s");
   for (const std::int64_t tokens : options.tokens) {
-    const Inputs inputs = make_inputs(config, tokens, 3);
+    const std::vector<Inputs> inputs = make_inputs_of_ranks(group, config, tokens, options.gpus);
     std::vector<int> tiles = options.tiles;
     if (tiles.empty()) tiles.push_back(group.layer(0).plan(tokens).kernel.tokens);
     for (const int tile : tiles) {
@@ -174,7 +204,9 @@ void run(const Shape& shape, const Options& options, const std::string& command)
       const double us = median_us(group, inputs, tokens, options.repeats, overrides);
       const double flops =
           6.0 * static_cast<double>(tokens * config.top_k * config.hidden * config.intermediate);
-      const double bytes = static_cast<double>(inputs.experts_hit * group.layer(0).expert_bytes());
+      // A rank's share of the experts that its own tokens hit; other ranks' tokens hit others too.
+      const double bytes = static_cast<double>(std::min(inputs[0].experts_hit, shape.experts) *
+                                               group.layer(0).expert_bytes());
       const double floor = std::max(bytes / 4.53e6, flops / 1300e6);
       Known known{tokens, 0, 0};
       for (const Known& k : shape.known) {
@@ -188,7 +220,7 @@ void run(const Shape& shape, const Options& options, const std::string& command)
           {{"kernel", fmt::format("fused {} tokens x {} rows", tile, plan.kernel.rows())},
            {"recipe", "fp8_fp4"},
            {"execution", "fused"},
-           {"ranks", 1},
+           {"ranks", options.gpus},
            {"shape", shape.name},
            {"tokens", tokens},
            {"us", us},
@@ -214,6 +246,8 @@ int main(int argc, char** argv) {
       ->delimiter(',');
   app.add_option("--waves", options.waves, "experts per wave instead of the plan's choice");
   app.add_option("--repeats", options.repeats, "timed calls of each");
+  app.add_option("--gpus", options.gpus,
+                 "ranks, one on each GPU; experts and tokens per rank stay");
   app.add_option("--json", options.json, "file for the records");
   app.add_option("--commit", options.commit, "what the records say was measured");
   CLI11_PARSE(app, argc, argv);

@@ -35,6 +35,37 @@ int multiprocessors() {
   return count;
 }
 
+void use_device(int device) {
+  check(cudaSetDevice(device), "choosing a device");
+}
+
+void enable_peer_access(int count) {
+  int before = 0;
+  check(cudaGetDevice(&before), "asking for the current device");
+  for (int from = 0; from < count; ++from) {
+    use_device(from);
+    for (int to = 0; to < count; ++to) {
+      if (to == from) continue;
+      int can = 0;
+      check(cudaDeviceCanAccessPeer(&can, from, to), "asking for peer access");
+      if (can == 0) {
+        fail(
+            ErrorCode::unsupported,
+            "device {} cannot address the memory of device {}: ranks need devices that NVLink or a "
+            "PCIe switch connects",
+            from, to);
+      }
+      const cudaError_t status = cudaDeviceEnablePeerAccess(to, 0);
+      if (status == cudaErrorPeerAccessAlreadyEnabled) {
+        cudaGetLastError();
+        continue;
+      }
+      check(status, "enabling peer access");
+    }
+  }
+  use_device(before);
+}
+
 Memory::Memory(std::int64_t bytes, std::string_view what) : bytes_(bytes) {
   void* memory = nullptr;
   const cudaError_t status = cudaMalloc(&memory, static_cast<std::size_t>(bytes));

@@ -19,6 +19,13 @@ int usable_devices();
 /// Streaming multiprocessors of the current device.
 int multiprocessors();
 
+/// Makes `device` the current one of this thread.
+void use_device(int device);
+
+/// Lets each of devices 0 to count - 1 address the memory of the others by ordinary loads and
+/// stores. Throws Error{unsupported} that names a pair which cannot.
+void enable_peer_access(int count);
+
 /// Memory of the current device; freed with this.
 class Memory {
  public:

@@ -186,6 +186,37 @@ TEST_F(Fused, RunsTwoAndThreeRanksOnSharesOfOneDevice) {
   }
 }
 
+TEST_F(Fused, RunsRanksOnDevicesOfTheirOwn) {
+  const int devices = device::usable_devices();
+  if (devices < 2) GTEST_SKIP() << "one GPU of compute capability 9.0 here, two are wanted";
+  LayerConfig config = small_config();
+  config.experts = 10;
+  const LayerData data = make_layer_data(config, 23);
+  GpuGroup group(config, data.weights, devices, std::chrono::seconds(2),
+                 Placement::device_per_rank);
+  GpuGroup alone(config, data.weights, 1);
+  std::vector<BatchData> batches;
+  for (int r = 0; r < devices; ++r) {
+    batches.push_back(make_batch_data(config, r == 1 ? 7 : 50 + 60 * r, 24u + r));
+  }
+  for (int repeat = 0; repeat < 200; ++repeat) {
+    if (repeat % 50 == 0) {
+      for (int r = 0; r < devices; ++r) {
+        group.use(r);
+        group.arena(r).poison(0xFF);
+      }
+    }
+    const auto got = group.run(batches);
+    for (int r = 0; r < devices; ++r) {
+      if (repeat == 0) expect_close(got[r], reference(config, data.weights, batches[r]));
+      group.use(0);
+      if (repeat % 50 == 0) {
+        expect_same_bits(got[r], alone.run({batches[r]})[0], "a device per rank");
+      }
+    }
+  }
+}
+
 TEST_F(Fused, NamesTheRankThatDoesNotCome) {
   const LayerConfig config = small_config();
   const LayerData data = make_layer_data(config, 19);

@@ -1,4 +1,5 @@
-// All ranks of a fused layer on one GPU, each with its share of the multiprocessors.
+// All ranks of a fused layer in one process: on one GPU, each with its share of the
+// multiprocessors, or on a GPU each.
 #pragma once
 
 #include <cstring>
@@ -12,20 +13,30 @@
 
 namespace megamoe::test {
 
+enum class Placement { shared_device, device_per_rank };
+
 class GpuGroup {
  public:
   GpuGroup(const LayerConfig& config, const LayerWeights& weights, int ranks,
-           std::chrono::nanoseconds deadline = std::chrono::seconds(2))
-      : config_(config) {
+           std::chrono::nanoseconds deadline = std::chrono::seconds(2),
+           Placement placement = Placement::shared_device)
+      : config_(config), placement_(placement) {
     sm90::FusedOptions options;
     options.deadline = deadline;
-    options.blocks = device::multiprocessors() / ranks;
+    options.blocks = device::multiprocessors();
+    if (placement == Placement::shared_device) {
+      options.blocks = *options.blocks / ranks;
+    } else {
+      device::enable_peer_access(ranks);
+    }
     for (int r = 0; r < ranks; ++r) {
+      use(r);
       arenas_.emplace_back(config, ranks);
       arenas_.back().poison(0xFF);
       options.arenas.push_back(arenas_.back().base());
     }
     for (int r = 0; r < ranks; ++r) {
+      use(r);
       options.rank = r;
       layers_.push_back(std::make_unique<sm90::FusedLayer>(config, weights, options));
       streams_.emplace_back();
@@ -38,7 +49,13 @@ class GpuGroup {
   cudaStream_t stream(int rank) { return streams_[static_cast<std::size_t>(rank)].get(); }
   BFloat16* y(int rank) { return results_[static_cast<std::size_t>(rank)].as<BFloat16>(); }
 
+  /// Makes the rank's device the current one.
+  void use(int rank) const {
+    device::use_device(placement_ == Placement::device_per_rank ? rank : 0);
+  }
+
   void load(int rank, const BatchData& batch) {
+    use(rank);
     const sm90::GpuBatch to = layer(rank).batch();
     const auto copy = [](void* to_gpu, const void* from, std::size_t bytes) {
       device::check(cudaMemcpy(to_gpu, from, bytes, cudaMemcpyHostToDevice), "loading a batch");
@@ -55,15 +72,17 @@ class GpuGroup {
     for (std::size_t r = 0; r < batches.size(); ++r) {
       load(static_cast<int>(r), batches[r]);
       results_[r].fill(0xFF);
+      device::check(cudaDeviceSynchronize(), "loading batches");
     }
-    device::check(cudaDeviceSynchronize(), "loading batches");
     for (std::size_t r = 0; r < batches.size(); ++r) {
       const int rank = static_cast<int>(r);
+      use(rank);
       layer(rank).forward(batches[r].tokens, y(rank), stream(rank), overrides);
     }
     std::vector<std::vector<float>> results;
     for (std::size_t r = 0; r < batches.size(); ++r) {
       const int rank = static_cast<int>(r);
+      use(rank);
       layer(rank).wait(stream(rank));
       results.push_back(read(rank, batches[r].tokens));
     }
@@ -82,6 +101,7 @@ class GpuGroup {
 
  private:
   LayerConfig config_;
+  Placement placement_;
   std::vector<sm90::GpuArena> arenas_;
   std::vector<std::unique_ptr<sm90::FusedLayer>> layers_;
   std::vector<device::Stream> streams_;
