@@ -14,5 +14,8 @@ using Command = std::function<int()>;
 /// a failed check; errors are thrown.
 Command add_run(CLI::App& app);
 Command add_verify(CLI::App& app);
+Command add_bench(CLI::App& app);
+Command add_plan(CLI::App& app);
+Command add_doctor(CLI::App& app);
 
 }  // namespace megamoe::cli

@@ -7,24 +7,6 @@
 namespace megamoe::cli {
 namespace {
 
-/// An option whose text `parse` turns into a value; its errors are the command's.
-template <class Value, class Parse>
-CLI::Option* add_parsed(CLI::App& command, const std::string& name, Value& value,
-                        const Parse& parse, const std::string& help) {
-  return command
-      .add_option_function<std::string>(
-          name,
-          [&value, parse, name](const std::string& text) {
-            try {
-              value = parse(text);
-            } catch (const Error& error) {
-              throw CLI::ValidationError(name, error.what());
-            }
-          },
-          help)
-      ->type_name("");
-}
-
 ActivationFormat parse_activation_format(const std::string& text) {
   if (text == "bf16") return ActivationFormat::bf16;
   if (text == "fp8") return ActivationFormat::fp8;
@@ -32,8 +14,12 @@ ActivationFormat parse_activation_format(const std::string& text) {
        text);
 }
 
+constexpr std::int64_t kDefaultRanks = 4;
+
+const char* const kSourceGroup = "Layer and input";
+
 void add_sources(CLI::App& command, LayerRequest& layer) {
-  const std::string group = "Layer and input";
+  const std::string group = kSourceGroup;
   command
       .add_option(
           "--checkpoint", layer.checkpoint,
@@ -55,14 +41,6 @@ void add_sources(CLI::App& command, LayerRequest& layer) {
   add_parsed(command, "--top-k", layer.top_k, parse_count, "Slots per token, likewise")
       ->group(group);
   command.add_option("--seed", layer.seed, "Of weights, x and routes (default 1)")->group(group);
-  command
-      .add_option(
-          "--input", layer.input,
-          "Safetensors file with hidden_states [T, H]; its tokens are shared out over the ranks")
-      ->group(group);
-  add_parsed(command, "--tokens", layer.tokens, parse_count,
-             "Tokens per rank, without --input (default 64)")
-      ->group(group);
   add_parsed(command, "--activations", layer.activations, parse_activation_format,
              "bf16 or fp8: the format of x, which with the weights' format names the recipe")
       ->group(group);
@@ -76,14 +54,32 @@ void add_sources(CLI::App& command, LayerRequest& layer) {
       ->group(group);
 }
 
+void add_input(CLI::App& command, LayerRequest& layer) {
+  const std::string group = kSourceGroup;
+  command
+      .add_option(
+          "--input", layer.input,
+          "Safetensors file with hidden_states [T, H]; its tokens are shared out over the ranks")
+      ->group(group);
+  add_parsed(command, "--tokens", layer.tokens, parse_count,
+             "Tokens per rank, without --input (default 64)")
+      ->group(group);
+}
+
 }  // namespace
 
 std::shared_ptr<LayerOptionValues> add_layer_options(CLI::App& command) {
+  auto values = add_sweep_options(command);
+  add_input(command, values->layer);
+  return values;
+}
+
+std::shared_ptr<LayerOptionValues> add_sweep_options(CLI::App& command) {
   auto values = std::make_shared<LayerOptionValues>();
   add_sources(command, values->layer);
   const std::string group = "Ranks and workers";
-  add_parsed(command, "--ranks", values->layer.ranks, parse_count,
-             "Processes of the group (default 4)")
+  add_parsed(command, "--ranks", values->ranks, parse_count,
+             "Processes of the group (default 4; under torchrun, mpirun or srun theirs)")
       ->group(group);
   add_parsed(command, "--workers", values->plan.workers, parse_count,
              "Threads per rank (default: cores / ranks, at least 1)")
@@ -106,6 +102,33 @@ std::shared_ptr<LayerOptionValues> add_layer_options(CLI::App& command) {
       ->check(CLI::NonNegativeNumber)
       ->group(group);
   return values;
+}
+
+void add_rate_options(CLI::App& command, GivenRates& rates) {
+  command
+      .add_option("--bandwidth", rates.bytes_per_ns,
+                  "Read bandwidth in GB/s, instead of a measurement of 0.2 s")
+      ->check(CLI::PositiveNumber);
+  command
+      .add_option("--gflops", rates.flops_per_ns,
+                  "f32 rate in GFLOP/s, instead of a measurement of 0.2 s")
+      ->check(CLI::PositiveNumber);
+}
+
+RankTeam make_team(LayerOptionValues& values, const Environment& environment) {
+  const std::optional<LaunchedRank> launched = launched_rank(environment);
+  // A step of one task is also what an interactive shell under srun looks like.
+  const bool shell = launched && launched->launcher == Launcher::slurm && launched->ranks == 1;
+  if (!launched || (shell && values.ranks)) {
+    values.layer.ranks = values.ranks.value_or(kDefaultRanks);
+    return RankTeam::forked(values.layer.ranks, values.deadline());
+  }
+  check_argument(!values.ranks || *values.ranks == launched->ranks,
+                 "--ranks is {}, but {} started {} ranks: leave --ranks out, or have {} start {}",
+                 values.ranks.value_or(0), name_of(launched->launcher), launched->ranks,
+                 name_of(launched->launcher), values.ranks.value_or(0));
+  values.layer.ranks = launched->ranks;
+  return RankTeam::launched(*launched, values.deadline());
 }
 
 }  // namespace megamoe::cli

@@ -2,12 +2,20 @@
 // one.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include <CLI/CLI.hpp>
 
+#include "megamoe/error.hpp"
+#include "megamoe/layer.hpp"
+
 #include "cli/layer_source.hpp"
-#include "cli/rank_run.hpp"
+#include "cli/machine_rates.hpp"
+#include "cli/rank_team.hpp"
 
 namespace megamoe::cli {
 
@@ -15,6 +23,7 @@ namespace megamoe::cli {
 struct LayerOptionValues {
   LayerRequest layer;
   LayerOptions plan;
+  std::optional<std::int64_t> ranks;
   double timeout_s = 30;
 
   std::chrono::nanoseconds deadline() const {
@@ -24,5 +33,33 @@ struct LayerOptionValues {
 
 /// Adds the options to a sub-command; the values are there once it is parsed.
 std::shared_ptr<LayerOptionValues> add_layer_options(CLI::App& command);
+/// The same without those that say how many tokens there are.
+std::shared_ptr<LayerOptionValues> add_sweep_options(CLI::App& command);
+
+/// --bandwidth and --gflops.
+void add_rate_options(CLI::App& command, GivenRates& rates);
+
+/// The ranks that the options and the environment ask for; layer.ranks is set to their number.
+/// Throws what launched_rank throws, and Error{invalid_argument} for --ranks that a launcher
+/// contradicts.
+RankTeam make_team(LayerOptionValues& values, const Environment& environment);
+
+/// An option whose text `parse` turns into a value; its errors are the command's.
+template <class Value, class Parse>
+CLI::Option* add_parsed(CLI::App& command, const std::string& name, Value& value,
+                        const Parse& parse, const std::string& help) {
+  return command
+      .add_option_function<std::string>(
+          name,
+          [&value, parse, name](const std::string& text) {
+            try {
+              value = parse(text);
+            } catch (const Error& error) {
+              throw CLI::ValidationError(name, error.what());
+            }
+          },
+          help)
+      ->type_name("");
+}
 
 }  // namespace megamoe::cli

@@ -202,4 +202,10 @@ LayerWeights LayerSource::weights(std::int64_t rank) const {
   return synthetic_weights(config_, request_.seed, first, first + local_experts(shape, rank));
 }
 
+std::int64_t LayerSource::made_bytes() const {
+  if (checkpoint_) return 0;
+  const LayerShape shape = make_shape(config_, ranks());
+  return shape.pool_experts() * synthetic_expert_bytes(config_);
+}
+
 }  // namespace megamoe::cli

@@ -55,6 +55,10 @@ class LayerSource {
   /// Weights that hold at least the experts of `rank`; all experts for rank -1.
   LayerWeights weights(std::int64_t rank) const;
 
+  /// Bytes that weights() of the first rank, which has most, takes of memory; 0 for a checkpoint,
+  /// whose files are mapped.
+  std::int64_t made_bytes() const;
+
  private:
   void open_checkpoint();
   void open_preset();

@@ -16,7 +16,11 @@ int main(int argc, char** argv) {
   app.footer("Start with `megamoe run`; `megamoe run --help` shows its options and examples.");
   app.set_version_flag("--version", megamoe::version());
   const std::vector<std::pair<const char*, megamoe::cli::Command>> commands{
-      {"run", megamoe::cli::add_run(app)}, {"verify", megamoe::cli::add_verify(app)}};
+      {"run", megamoe::cli::add_run(app)},
+      {"verify", megamoe::cli::add_verify(app)},
+      {"bench", megamoe::cli::add_bench(app)},
+      {"plan", megamoe::cli::add_plan(app)},
+      {"doctor", megamoe::cli::add_doctor(app)}};
   CLI11_PARSE(app, argc, argv);
   try {
     for (const auto& [name, command] : commands) {

@@ -1,11 +1,13 @@
 #include "cli/rank_processes.hpp"
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -24,8 +26,11 @@ struct Mailbox {
   std::int32_t code;
   std::uint32_t length;
 };
-constexpr std::int64_t kReportBytes = 256 * 1024;
+// Pages come as they are written, so this is no cost: the reports of some 100,000 calls.
+constexpr std::int64_t kReportBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kHeadBytes = 4096;
+// What a watch may add to the time of a run.
+constexpr std::chrono::milliseconds kWatchInterval{50};
 
 struct UnmapShared {
   std::size_t bytes;
@@ -50,6 +55,12 @@ Mailbox& mailbox(const SharedMemory& memory) {
 
 void post(const SharedMemory& memory, const std::optional<ErrorCode>& error,
           const std::string& text) {
+  if (!error && static_cast<std::int64_t>(text.size()) > kReportBytes) {
+    return post(
+        memory, ErrorCode::unsupported,
+        fmt::format("a rank's report has {} bytes, and at most {} are read: make fewer calls",
+                    text.size(), kReportBytes));
+  }
   Mailbox& box = mailbox(memory);
   box.failed = error ? 1 : 0;
   box.code = error ? static_cast<std::int32_t>(*error) : 0;
@@ -62,13 +73,38 @@ std::string text_of(const SharedMemory& memory) {
   return {reinterpret_cast<const char*>(memory.get() + kHeadBytes), mailbox(memory).length};
 }
 
-/// Waits for every child, in whatever order they end.
-std::vector<int> wait_for_all(const std::vector<pid_t>& children) {
-  std::vector<int> status(children.size(), 0);
-  for (std::size_t rank = 0; rank < children.size(); ++rank) {
-    while (waitpid(children[rank], &status[rank], 0) < 0 && errno == EINTR) {
+/// What a child does from its beginning to its end.
+[[noreturn]] void be_rank(const SharedMemory& memory,
+                          const std::function<std::string(std::byte*)>& work) {
+  try {
+    post(memory, std::nullopt, work(memory.get() + kHeadBytes + kReportBytes));
+  } catch (const Error& error) {
+    post(memory, error.code(), error.what());
+  } catch (const std::exception& error) {
+    post(memory, ErrorCode::internal, error.what());
+  }
+  std::fflush(nullptr);
+  _exit(mailbox(memory).failed);
+}
+
+/// Waits for a child; with a watch, by looking from time to time.
+int wait_for(pid_t child, const std::function<void()>& watch) {
+  int status = 0;
+  for (;;) {
+    const pid_t ended = waitpid(child, &status, watch ? WNOHANG : 0);
+    if (ended == child || (ended < 0 && errno != EINTR)) return status;
+    if (watch) {
+      watch();
+      std::this_thread::sleep_for(kWatchInterval);
     }
   }
+}
+
+/// Waits for every child, in whatever order they end.
+std::vector<int> wait_for_all(const std::vector<pid_t>& children,
+                              const std::function<void()>& watch = {}) {
+  std::vector<int> status;
+  for (pid_t child : children) status.push_back(wait_for(child, watch));
   return status;
 }
 
@@ -98,7 +134,8 @@ void report_failures(const std::vector<SharedMemory>& memories, const std::vecto
 
 std::vector<RankOutcome> run_ranks(
     std::int64_t ranks, const std::vector<std::int64_t>& payload_bytes,
-    const std::function<std::string(std::int64_t, std::span<std::byte>)>& work) {
+    const std::function<std::string(std::int64_t, std::span<std::byte>)>& work,
+    const std::function<void()>& watch) {
   std::vector<SharedMemory> memories;
   for (std::int64_t bytes : payload_bytes) memories.push_back(map_shared(bytes));
   std::fflush(nullptr);  // else children print what the parent had buffered
@@ -118,21 +155,12 @@ std::vector<RankOutcome> run_ranks(
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // no rank outlives the command
     if (getppid() != parent) _exit(1);
-    const SharedMemory& memory = memories[static_cast<std::size_t>(rank)];
-    try {
-      std::byte* payload = memory.get() + kHeadBytes + kReportBytes;
-      const std::string report = work(
-          rank, {payload, static_cast<std::size_t>(payload_bytes[static_cast<std::size_t>(rank)])});
-      post(memory, std::nullopt, report);
-    } catch (const Error& error) {
-      post(memory, error.code(), error.what());
-    } catch (const std::exception& error) {
-      post(memory, ErrorCode::internal, error.what());
-    }
-    std::fflush(nullptr);
-    _exit(mailbox(memory).failed);
+    be_rank(memories[static_cast<std::size_t>(rank)], [&](std::byte* payload) {
+      const auto bytes = payload_bytes[static_cast<std::size_t>(rank)];
+      return work(rank, {payload, static_cast<std::size_t>(bytes)});
+    });
   }
-  report_failures(memories, wait_for_all(children));
+  report_failures(memories, wait_for_all(children, watch));
 
   std::vector<RankOutcome> outcomes;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {

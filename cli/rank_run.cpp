@@ -1,13 +1,12 @@
 #include "cli/rank_run.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <string>
 
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
-#include "cli/rank_processes.hpp"
 #include "numerics/bf16.hpp"
 
 namespace megamoe {
@@ -23,22 +22,13 @@ namespace {
 using Json = nlohmann::json;
 using SteadyClock = std::chrono::steady_clock;
 
-/// A name that no other run on this host has now.
-std::string fresh_rendezvous() {
-  return "run-" + std::to_string(getpid()) + "-" +
-         std::to_string(SteadyClock::now().time_since_epoch().count());
-}
-
-/// One rank's part: y of every execution goes into `payload`, reports of every call into the text.
-std::string play_rank(const LayerSource& source, const RunRequest& request,
-                      const std::string& rendezvous, std::int64_t rank,
-                      std::span<std::byte> payload) {
-  const Group group = Group::processes({.rank = static_cast<int>(rank),
-                                        .ranks = static_cast<int>(source.ranks()),
-                                        .rendezvous = rendezvous,
-                                        .group = {.deadline = request.deadline}});
+/// One rank's part: y of every execution goes into the payload, reports of every call into the
+/// text.
+std::string play_rank(const LayerSource& source, const RunRequest& request, const RankWork& work) {
+  const std::int64_t rank = work.group.rank();
   const auto begin = SteadyClock::now();
-  Layer layer(source.config(), source.weights(rank), group, request.layer);
+  work.progress.enter("packing weights", 0);
+  Layer layer(source.config(), source.weights(rank), work.group, request.layer);
   const auto pack_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(SteadyClock::now() - begin).count();
 
@@ -49,16 +39,19 @@ std::string play_rank(const LayerSource& source, const RunRequest& request,
   batch.x_bf16 = input.x;
 
   Json reports = Json::array();
-  const std::size_t y_bytes = payload.size() / request.executions.size();
+  work.progress.enter("calls",
+                      static_cast<std::int64_t>(request.executions.size()) * request.calls);
+  const std::size_t y_bytes = work.payload.size() / request.executions.size();
   for (std::size_t e = 0; e < request.executions.size(); ++e) {
     std::vector<BFloat16> y(input.x.size());
     Json calls = Json::array();
     for (std::int64_t call = 0; call < request.calls; ++call) {
       layer.forward(batch, y, request.executions[e]);
       calls.push_back(layer.report());
+      work.progress.advance();
     }
     reports.push_back(std::move(calls));
-    std::memcpy(payload.data() + e * y_bytes, y.data(), y_bytes);
+    std::memcpy(work.payload.data() + e * y_bytes, y.data(), y_bytes);
   }
   return Json{{"reports", reports}, {"plan", layer.explain()}, {"pack_ns", pack_ns}}.dump();
 }
@@ -82,18 +75,16 @@ std::vector<CallReport> fastest_call(const std::vector<std::vector<CallReport>>&
 
 }  // namespace
 
-RunResult run_layer(const LayerSource& source, const RunRequest& request) {
+RunResult run_layer(const LayerSource& source, const RunRequest& request, RankTeam& team) {
   const std::size_t executions = request.executions.size();
   std::vector<std::int64_t> payload_bytes;
   for (std::int64_t rank = 0; rank < source.ranks(); ++rank) {
     payload_bytes.push_back(static_cast<std::int64_t>(executions * sizeof(BFloat16)) *
                             source.tokens(rank) * source.config().hidden);
   }
-  const std::string rendezvous = fresh_rendezvous();
-  const auto outcomes = run_ranks(source.ranks(), payload_bytes,
-                                  [&](std::int64_t rank, std::span<std::byte> payload) {
-                                    return play_rank(source, request, rendezvous, rank, payload);
-                                  });
+  const auto outcomes = team.run(
+      payload_bytes, [&](const RankWork& work) { return play_rank(source, request, work); });
+  if (!team.leads()) return {};
 
   RunResult result;
   std::vector<Json> documents;

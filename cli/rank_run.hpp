@@ -1,13 +1,13 @@
 // The layer over rank processes: what `run` and `verify` share.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <vector>
 
 #include "megamoe/layer.hpp"
 
 #include "cli/layer_source.hpp"
+#include "cli/rank_team.hpp"
 
 namespace megamoe::cli {
 
@@ -15,7 +15,6 @@ struct RunRequest {
   std::vector<Execution> executions{Execution::fused};  ///< one after another, on the same layer
   LayerOptions layer;
   std::int64_t calls = 1;  ///< per execution; the fastest is reported
-  std::chrono::nanoseconds deadline = std::chrono::seconds(30);
 };
 
 /// One execution over all ranks.
@@ -31,8 +30,8 @@ struct RunResult {
   std::vector<std::int64_t> pack_ns;  ///< by rank: making the layer
 };
 
-/// Forks source.ranks() processes, makes the layer in them and calls it. Throws the first cause of
-/// a failure.
-RunResult run_layer(const LayerSource& source, const RunRequest& request);
+/// Makes the layer at the source.ranks() ranks of the team and calls it. The result is at the
+/// leader; others get an empty one. Throws the first cause of a failure.
+RunResult run_layer(const LayerSource& source, const RunRequest& request, RankTeam& team);
 
 }  // namespace megamoe::cli

@@ -1,10 +1,12 @@
 #include "cli/report.hpp"
 
 #include <algorithm>
+#include <fstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/check.hpp"
 #include "base/integers.hpp"
 #include "base/names.hpp"
 #include "cli/text.hpp"
@@ -37,6 +39,15 @@ double per_ns(std::int64_t amount, std::int64_t ns) {
 }
 
 }  // namespace
+
+void write_json(const std::string& path, const nlohmann::json& document) {
+  std::ofstream file(path);
+  file << document.dump(2) << '\n';
+  file.close();
+  if (!file)
+    fail(ErrorCode::io, "{} could not be written: is the folder there and writable?", path);
+  fmt::print("wrote {}\n", path);
+}
 
 Verifier::Verifier(const LayerSource& source)
     : hidden_(source.config().hidden), total_(source.total_tokens()) {

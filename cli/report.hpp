@@ -42,7 +42,11 @@ std::string rank_table(const std::vector<CallReport>& reports);
 /// Sums and rates over all ranks: what the last lines of a run say.
 std::string summary(const std::vector<CallReport>& reports);
 
+/// The figures of a run as a document.
 nlohmann::json to_json(const LayerSource& source, const ExecutionResult& result,
                        const Check* check);
+
+/// Writes the file and says so. Throws Error{io}.
+void write_json(const std::string& path, const nlohmann::json& document);
 
 }  // namespace megamoe::cli

@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <fstream>
 #include <optional>
 
 #include <fmt/format.h>
@@ -9,7 +8,9 @@
 #include "base/names.hpp"
 #include "checkpoint/safetensors.hpp"
 #include "cli/commands.hpp"
+#include "cli/footprint.hpp"
 #include "cli/layer_options.hpp"
+#include "cli/progress.hpp"
 #include "cli/report.hpp"
 
 namespace megamoe::cli {
@@ -36,13 +37,13 @@ void write_output(const std::string& path, const std::vector<float>& y, std::int
              hidden);
 }
 
-void write_json(const std::string& path, const nlohmann::json& document) {
-  std::ofstream file(path);
-  file << document.dump(2) << '\n';
-  file.close();
-  if (!file)
-    fail(ErrorCode::io, "{} could not be written: is the folder there and writable?", path);
-  fmt::print("wrote {}\n", path);
+void print_headline(const LayerSource& source, const std::string& execution, const RankTeam& team) {
+  const LayerConfig& config = source.config();
+  fmt::print("{}: H {} I {} E {} (+{} shared) k {}, {}, {}; {} on {}, backend cpu\n",
+             source.description(), config.hidden, config.intermediate, config.experts,
+             config.shared_experts, config.top_k, name_of(config.recipe),
+             name_of(config.activation), execution, team.description());
+  std::fflush(stdout);
 }
 
 void print_check(const Check& check) {
@@ -59,27 +60,27 @@ int run(const RunOptions& options) {
          "backend cuda does not have recipe, ranks and executions on the command line yet: use "
          "--backend cpu");
   }
+  RankTeam team = make_team(*options.layer, process_environment());
   const LayerSource source(options.layer->layer);
   const LayerConfig& config = source.config();
-  const Execution execution = parse_execution(options.execution);
-  fmt::print("{}: H {} I {} E {} (+{} shared) k {}, {}, {}; {} on {} rank processes, backend cpu\n",
-             source.description(), config.hidden, config.intermediate, config.experts,
-             config.shared_experts, config.top_k, name_of(config.recipe),
-             name_of(config.activation), options.execution, source.ranks());
-  std::fflush(stdout);
+  if (team.leads()) print_headline(source, options.execution, team);
+  check_memory(source, options.layer->plan);
 
-  const RunResult result = run_layer(source, {.executions = {execution},
-                                              .layer = options.layer->plan,
-                                              .calls = options.calls,
-                                              .deadline = options.layer->deadline()});
+  const RunResult result = run_layer(source,
+                                     {.executions = {parse_execution(options.execution)},
+                                      .layer = options.layer->plan,
+                                      .calls = options.calls},
+                                     team);
+  if (!team.leads()) return 0;
   const ExecutionResult& run = result.executions.front();
   if (options.explain) fmt::print("\nrank 0's plan\n{}\n", result.plans.front());
   fmt::print("\n{}\n{}", rank_table(run.reports), summary(run.reports));
   std::optional<Check> check;
   if (options.verify) {
+    const Ticking ticking("reference check");
     check = Verifier(source).check(run.y);
-    print_check(*check);
   }
+  if (check) print_check(*check);
   if (!options.output.empty()) write_output(options.output, run.y, config.hidden);
   if (!options.json.empty())
     write_json(options.json, to_json(source, run, check ? &*check : nullptr));
@@ -108,6 +109,8 @@ Command add_run(CLI::App& app) {
       "  megamoe run\n"
       "  megamoe run --checkpoint DIR --layer 0 --input x.safetensors --ranks 4 --output "
       "y.safetensors\n"
+      "  megamoe run --tokens 4k --ranks 2 --json run.json\n"
+      "  torchrun --nproc-per-node 4 --no-python megamoe run\n"
       "  megamoe run --preset mixtral-8x7b --tokens 4 --ranks 2 --execution split --explain");
   return [options] { return run(*options); };
 }

@@ -161,6 +161,22 @@ LayerWeights synthetic_weights(const LayerConfig& config, std::uint64_t seed, st
   return weights;
 }
 
+std::int64_t synthetic_expert_bytes(const LayerConfig& config) {
+  const auto matrix = [&](std::int64_t rows, std::int64_t columns) {
+    switch (weight_format(config.recipe)) {
+      case WeightFormat::fp4:
+        return rows * columns / 2 + rows * columns / 32;
+      case WeightFormat::fp8:
+        return rows * columns + 4 * ceil_div(rows, 128) * ceil_div(columns, 128);
+      case WeightFormat::bf16:
+        break;
+    }
+    return 2 * rows * columns;
+  };
+  return 2 * matrix(config.intermediate, config.hidden) +
+         matrix(config.hidden, config.intermediate);
+}
+
 SyntheticInput synthetic_input(const LayerConfig& config, std::uint64_t seed, std::int64_t rank,
                                std::int64_t tokens) {
   Random random(seed ^ 0x5851f42d4c957f2du, static_cast<std::uint64_t>(rank) << 40);

@@ -15,6 +15,9 @@ namespace megamoe::cli {
 LayerWeights synthetic_weights(const LayerConfig& config, std::uint64_t seed, std::int64_t first,
                                std::int64_t last);
 
+/// Bytes of one expert's matrices among them.
+std::int64_t synthetic_expert_bytes(const LayerConfig& config);
+
 /// Tokens of one rank: x normal with a magnitude per token, top-k of uniform scores, weights that
 /// sum to one.
 struct SyntheticInput {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -42,6 +43,33 @@ std::int64_t parse_count(const std::string& text) {
   }
   fail(ErrorCode::invalid_argument,
        "'{}' is no count: a whole number is wanted, as in 64, 4k or 2GiB", text);
+}
+
+std::int64_t parse_positive(const std::string& text) {
+  const std::int64_t count = parse_count(text);
+  check_argument(count >= 1, "'{}' is too few: at least 1 is wanted", text);
+  return count;
+}
+
+std::vector<std::int64_t> parse_counts(const std::string& text) {
+  std::vector<std::int64_t> counts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    counts.push_back(parse_count(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return counts;
+}
+
+std::string human_bytes(std::int64_t bytes) {
+  static constexpr const char* kBinaryUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kBinaryUnits)) {
+    value /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.{}f} {}", value, unit == 0 ? 0 : 1, kBinaryUnits[unit]);
 }
 
 std::string Table::str() const {

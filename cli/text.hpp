@@ -11,6 +11,15 @@ namespace megamoe::cli {
 /// Throws Error{invalid_argument}.
 std::int64_t parse_count(const std::string& text);
 
+/// The same, from 1 on.
+std::int64_t parse_positive(const std::string& text);
+
+/// "1,4,16": counts as above. Throws for none at all.
+std::vector<std::int64_t> parse_counts(const std::string& text);
+
+/// "512 B", "1.5 MiB".
+std::string human_bytes(std::int64_t bytes);
+
 /// A table with a header row; the first column is left-aligned, the others right.
 class Table {
  public:

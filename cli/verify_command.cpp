@@ -7,7 +7,9 @@
 
 #include "base/names.hpp"
 #include "cli/commands.hpp"
+#include "cli/footprint.hpp"
 #include "cli/layer_options.hpp"
+#include "cli/progress.hpp"
 #include "cli/report.hpp"
 #include "cli/text.hpp"
 #include "cpu/kernels.hpp"
@@ -29,25 +31,14 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-int verify(const LayerOptionValues& values) {
-  const LayerSource source(values.layer);
-  fmt::print("{}: {}, {} tokens over {} rank processes\n", source.description(),
-             name_of(source.config().recipe), source.total_tokens(), source.ranks());
-  std::fflush(stdout);
+using Runs = std::vector<std::pair<InstructionSet, RunResult>>;
+
+int report(const LayerSource& source, const Runs& runs) {
+  const Verifier verifier = [&] {
+    const Ticking ticking("reference check");
+    return Verifier(source);
+  }();
   bool all_right = true;
-  // Ranks are forked before the reference runs, and each set needs its own processes: bits depend
-  // on it.
-  std::vector<std::pair<InstructionSet, RunResult>> runs;
-  for (InstructionSet set : instruction_sets(values.plan)) {
-    LayerOptions plan = values.plan;
-    plan.instruction_set = set;
-    runs.emplace_back(
-        set,
-        run_layer(source, {.executions = {Execution::fused, Execution::split, Execution::staged},
-                           .layer = plan,
-                           .deadline = values.deadline()}));
-  }
-  const Verifier verifier(source);
   Table table(
       {"backend", "kernels", "execution", "relative L2", "at most", "symmetric diff", "bits", ""});
   for (const auto& [set, result] : runs) {
@@ -64,6 +55,29 @@ int verify(const LayerOptionValues& values) {
   }
   fmt::print("{}", table.str());
   return all_right ? 0 : 1;
+}
+
+int verify(LayerOptionValues& values) {
+  RankTeam team = make_team(values, process_environment());
+  const LayerSource source(values.layer);
+  if (team.leads()) {
+    fmt::print("{}: {}, {} tokens over {}\n", source.description(), name_of(source.config().recipe),
+               source.total_tokens(), team.description());
+    std::fflush(stdout);
+  }
+  check_memory(source, values.plan);
+  // Ranks are forked before the reference runs, which may start threads.
+  Runs runs;
+  for (InstructionSet set : instruction_sets(values.plan)) {
+    LayerOptions plan = values.plan;
+    plan.instruction_set = set;
+    runs.emplace_back(
+        set, run_layer(source,
+                       {.executions = {Execution::fused, Execution::split, Execution::staged},
+                        .layer = plan},
+                       team));
+  }
+  return team.leads() ? report(source, runs) : 0;
 }
 
 }  // namespace

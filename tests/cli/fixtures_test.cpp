@@ -41,10 +41,12 @@ TEST_P(Fixture, MatchesTheModelFamilyOnOneToFourRanksInEveryExecution) {
       request.input = folder + "/expected.safetensors";
       request.activations = activations;
       request.ranks = ranks;
+      RankTeam team = RankTeam::forked(ranks, std::chrono::seconds(30));
       const RunResult result =
           run_layer(LayerSource(request),
                     {.executions = {Execution::fused, Execution::split, Execution::staged},
-                     .layer = {.workers = 2}});
+                     .layer = {.workers = 2}},
+                    team);
       for (const ExecutionResult& execution : result.executions) {
         if (first.empty()) first = execution.y;
         EXPECT_EQ(std::memcmp(first.data(), execution.y.data(), first.size() * sizeof(float)), 0)

@@ -1,0 +1,154 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "api/layer_plan.hpp"
+#include "base/check.hpp"
+#include "base/names.hpp"
+#include "cli/bench_records.hpp"
+#include "cli/commands.hpp"
+#include "cli/footprint.hpp"
+#include "cli/layer_options.hpp"
+#include "cli/plot.hpp"
+#include "cli/text.hpp"
+
+namespace megamoe::cli {
+namespace {
+
+struct BenchOptions {
+  std::shared_ptr<LayerOptionValues> layer;
+  std::vector<std::int64_t> tokens{1, 4, 16, 64, 256};
+  std::vector<Execution> executions{Execution::fused};
+  std::int64_t calls = 9;
+  std::int64_t warm_up = 2;
+  GivenRates rates;
+  std::string json;
+  std::string plot;
+};
+
+std::vector<Execution> parse_executions(const std::string& text) {
+  if (text == "all") return {Execution::fused, Execution::split, Execution::staged};
+  std::vector<Execution> executions;
+  std::istringstream names(text);
+  for (std::string name; std::getline(names, name, ',');) {
+    executions.push_back(parse_execution(name));
+  }
+  check_argument(!executions.empty(), "no execution: fused, split, staged or all is wanted");
+  return executions;
+}
+
+std::string point_table(const std::vector<SweepPoint>& points, const MachineRates& rates) {
+  Table table({"execution", "tokens", "rows/expert hit", "us", "least us", "GFLOP/s",
+               "weights GB/s", "% of bandwidth", "% of f32", "bound", "% of bound"});
+  for (const SweepPoint& point : points) {
+    const double flops = point.flops / point.median_ns;
+    const double bytes = point.weight_bytes / point.median_ns;
+    const Bound bound = bound_of(point.weight_bytes, point.flops, rates);
+    table.add({std::string(name_of(point.execution)), std::to_string(point.tokens),
+               fmt::format("{:.1f}", point.rows / std::max(1.0, point.experts_hit)),
+               fmt::format("{:.1f}", point.median_ns / 1e3),
+               fmt::format("{:.1f}", point.least_ns / 1e3), fmt::format("{:.1f}", flops),
+               fmt::format("{:.2f}", bytes),
+               fmt::format("{:.0f}", 100 * bytes / rates.bytes_per_ns),
+               fmt::format("{:.0f}", 100 * flops / rates.flops_per_ns), std::string(bound.name()),
+               fmt::format("{:.0f}", 100 * bound.ns() / point.median_ns)});
+  }
+  return table.str();
+}
+
+void write_plot(const std::string& path, const std::string& title,
+                const std::vector<SweepPoint>& points) {
+  std::map<Execution, Series> by_execution;
+  for (const SweepPoint& point : points) {
+    Series& series = by_execution[point.execution];
+    series.name = name_of(point.execution);
+    series.points.emplace_back(point.tokens, point.median_ns / 1e3);
+  }
+  Chart chart{title, "tokens per rank", "time of a call, us (median)", {}};
+  for (auto& [execution, series] : by_execution) {
+    std::sort(series.points.begin(), series.points.end());
+    chart.series.push_back(std::move(series));
+  }
+  std::ofstream file(path);
+  file << line_chart(chart);
+  file.close();
+  if (!file)
+    fail(ErrorCode::io, "{} could not be written: is the folder there and writable?", path);
+  fmt::print("wrote {}\n", path);
+}
+
+void report(const BenchOptions& options, const LayerSource& source, const Plan& plan,
+            const std::vector<SweepPoint>& points) {
+  const MachineRates rates =
+      find_rates(min64(usable_cores(), source.ranks() * plan.workers), options.rates);
+  fmt::print("machine: {}, {}\n\n{}", device_name(), describe(rates), point_table(points, rates));
+  if (!options.json.empty()) {
+    const std::string kernel = fmt::format("cpu {}", name_of(plan.machine.instruction_set));
+    append_records(options.json, bench_records(source, kernel, points));
+    fmt::print("added {} records to {}\n", points.size(), options.json);
+  }
+  if (!options.plot.empty()) {
+    const std::string title = fmt::format("{}, {}, {} ranks", source.description(),
+                                          name_of(source.config().recipe), source.ranks());
+    write_plot(options.plot, title, points);
+  }
+}
+
+int bench(BenchOptions& options) {
+  LayerOptionValues& values = *options.layer;
+  RankTeam team = make_team(values, process_environment());
+  values.layer.tokens = *std::max_element(options.tokens.begin(), options.tokens.end());
+  const LayerSource source(values.layer);
+  const LayerConfig& config = source.config();
+  const Plan plan = plan_layer(config, source.ranks(), values.plan);
+  check_footprint(footprint_of(source, plan), source.ranks(), available_host_memory());
+  if (team.leads()) {
+    fmt::print("{}: H {} I {} E {} (+{} shared) k {}, {}; {}, {} workers each, {}\n",
+               source.description(), config.hidden, config.intermediate, config.experts,
+               config.shared_experts, config.top_k, name_of(config.recipe), team.description(),
+               plan.workers, name_of(plan.machine.instruction_set));
+    std::fflush(stdout);
+  }
+  const auto points = sweep(source,
+                            {.tokens = options.tokens,
+                             .executions = options.executions,
+                             .layer = values.plan,
+                             .warm_up = options.warm_up,
+                             .calls = options.calls},
+                            team);
+  if (team.leads()) report(options, source, plan, points);
+  return 0;
+}
+
+}  // namespace
+
+Command add_bench(CLI::App& app) {
+  CLI::App& command = *app.add_subcommand(
+      "bench", "Time one layer over numbers of tokens, beside what the machine can do");
+  auto options = std::make_shared<BenchOptions>();
+  options->layer = add_sweep_options(command);
+  add_parsed(command, "--tokens", options->tokens, parse_counts,
+             "Tokens per rank, one point each (default 1,4,16,64,256)");
+  add_parsed(command, "--execution", options->executions, parse_executions,
+             "fused, split, staged, several with commas, or all (default fused)");
+  add_parsed(command, "--calls", options->calls, parse_positive,
+             "Calls of a point; the median is shown (default 9)");
+  add_parsed(command, "--warm-up", options->warm_up, parse_count, "Calls before those (default 2)");
+  add_rate_options(command, options->rates);
+  command.add_option("--json", options->json, "Add a record per point to this JSON array");
+  command.add_option("--plot", options->plot, "Write time over tokens as an SVG picture");
+  command.footer(
+      "Examples:\n"
+      "  megamoe bench\n"
+      "  megamoe bench --tokens 1,16,256 --execution all --json bench.json --plot bench.svg\n"
+      "  megamoe bench --preset gpt-oss-120b --experts 32 --ranks 1 --tokens 1,8,4k");
+  return [options] { return bench(*options); };
+}
+
+}  // namespace megamoe::cli

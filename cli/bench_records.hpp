@@ -1,0 +1,23 @@
+// Figures as records that name what they were measured on, by what and when.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/layer_source.hpp"
+#include "cli/sweep.hpp"
+
+namespace megamoe::cli {
+
+/// One record per point: kernel, recipe, execution, ranks, shape, tokens (per rank), us, tflops,
+/// gbps (of packed weights), device, commit, date, command.
+nlohmann::json bench_records(const LayerSource& source, const std::string& kernel,
+                             const std::vector<SweepPoint>& points);
+
+/// Adds records to the array in a file, which is made if it is not there. The file changes at once
+/// or not at all. Throws Error{format} for a file that holds no array, Error{io}.
+void append_records(const std::string& path, const nlohmann::json& records);
+
+}  // namespace megamoe::cli

@@ -1,0 +1,44 @@
+// What `doctor` looks at, one finding each.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "symmetric/host_memory.hpp"
+
+namespace megamoe::cli {
+
+/// fine: nothing to do. limited: the main job runs, some way or size of it does not. missing: the
+/// main job cannot run.
+enum class Verdict { fine, limited, missing };
+std::string_view name_of(Verdict verdict);
+
+struct Finding {
+  std::string what;
+  std::string found;
+  Verdict verdict = Verdict::fine;
+  std::string advice;  ///< what to do; empty for fine
+};
+
+/// A small layer over two rank processes against the reference. Forks: not after a thread started.
+Finding look_at_main_job();
+
+Finding look_at_instructions();
+Finding look_at_cores();
+Finding look_at_memory(const HostMemory& memory);
+/// Nothing of the command lives there.
+Finding look_at_shm(const std::filesystem::path& folder);
+Finding look_at_memfd();
+Finding look_at_sockets();
+/// A child must see the parent's lock: it is how a dead rank is noticed.
+Finding look_at_locks();
+/// `sys` and the like in place of /sys.
+Finding look_at_huge_pages(const std::filesystem::path& sys);
+Finding look_at_numa(const std::filesystem::path& sys);
+Finding look_at_open_files();
+Finding look_at_locked_memory();
+Finding look_at_cuda();
+
+}  // namespace megamoe::cli

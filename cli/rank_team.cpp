@@ -1,0 +1,129 @@
+#include "cli/rank_team.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "api/group_state.hpp"
+#include "base/integers.hpp"
+
+namespace megamoe::cli {
+namespace {
+
+/// A name that no other run on this host has now.
+std::string fresh_rendezvous() {
+  return fmt::format("run-{}-{}", getpid(),
+                     std::chrono::steady_clock::now().time_since_epoch().count());
+}
+
+/// Collective: every rank's text, in pieces of what one all-gather takes.
+std::vector<std::string> gather_texts(Communicator& communicator, const std::string& text) {
+  const auto piece_of = [&](std::int64_t round) {
+    const auto begin = std::min(text.size(), static_cast<std::size_t>(round * kMaxPayloadBytes));
+    return std::as_bytes(std::span(text).subspan(
+        begin, std::min(text.size() - begin, static_cast<std::size_t>(kMaxPayloadBytes))));
+  };
+  std::vector<std::string> texts(static_cast<std::size_t>(communicator.ranks()));
+  bool more = true;
+  for (std::int64_t round = 0; more; ++round) {
+    const auto pieces = communicator.all_gather(piece_of(round), "gathering the results");
+    more = false;
+    for (std::size_t rank = 0; rank < pieces.size(); ++rank) {
+      texts[rank].append(reinterpret_cast<const char*>(pieces[rank].data()), pieces[rank].size());
+      more = more || static_cast<std::int64_t>(pieces[rank].size()) == kMaxPayloadBytes;
+    }
+  }
+  return texts;
+}
+
+}  // namespace
+
+RankTeam RankTeam::forked(std::int64_t ranks, std::chrono::nanoseconds deadline) {
+  return {ranks, deadline};
+}
+
+RankTeam RankTeam::launched(const LaunchedRank& rank, std::chrono::nanoseconds deadline) {
+  RankTeam team(rank.ranks, deadline);
+  team.launched_ = rank;
+  return team;
+}
+
+std::string RankTeam::description() const {
+  if (!launched_) return fmt::format("{} rank processes", ranks_);
+  return fmt::format("{} ranks, started by {}", ranks_, name_of(launched_->launcher));
+}
+
+std::vector<RankOutcome> RankTeam::run(const std::vector<std::int64_t>& payload_bytes,
+                                       const std::function<std::string(const RankWork&)>& work) {
+  return launched_ ? run_launched(payload_bytes, work) : run_forked(payload_bytes, work);
+}
+
+std::vector<RankOutcome> RankTeam::run_forked(
+    const std::vector<std::int64_t>& payload_bytes,
+    const std::function<std::string(const RankWork&)>& work) {
+  const std::string rendezvous = fresh_rendezvous();
+  // Ranks go through the stages of a work in step, so the first one's progress stands for all.
+  SharedProgress progress;
+  ProgressLine line;
+  std::function<void()> watch;
+  if (line.is_shown()) watch = [&] { line.show(progress.of_first()); };
+  return run_ranks(
+      ranks_, payload_bytes,
+      [&](std::int64_t rank, std::span<std::byte> payload) {
+        const Group group = Group::processes({.rank = static_cast<int>(rank),
+                                              .ranks = static_cast<int>(ranks_),
+                                              .rendezvous = rendezvous,
+                                              .group = {.deadline = deadline_}});
+        WorkProgress unwatched;
+        return work({group, payload, rank == 0 ? progress.of_first() : unwatched});
+      },
+      watch);
+}
+
+std::vector<RankOutcome> RankTeam::run_launched(
+    const std::vector<std::int64_t>& payload_bytes,
+    const std::function<std::string(const RankWork&)>& work) {
+  if (!group_) {
+    group_ = Group::processes({.rank = static_cast<int>(launched_->rank),
+                               .ranks = static_cast<int>(ranks_),
+                               .rendezvous = launched_->rendezvous,
+                               .group = {.deadline = deadline_}});
+  }
+  Communicator& communicator = group_->state().communicator();
+  const auto memory = communicator.allocate(
+      max64(1, *std::max_element(payload_bytes.begin(), payload_bytes.end())));
+  const auto payload_at = [&](std::int64_t rank) {
+    return std::span(memory->base(static_cast<int>(rank)),
+                     static_cast<std::size_t>(payload_bytes[static_cast<std::size_t>(rank)]));
+  };
+
+  std::string report;
+  std::string failure;
+  std::exception_ptr own;
+  WorkProgress unwatched;
+  try {
+    report = work({*group_, payload_at(launched_->rank), unwatched});
+  } catch (const std::exception& error) {
+    own = std::current_exception();
+    failure = error.what();
+  }
+  try {
+    agree_on_success(communicator, failure, "its part");
+  } catch (const Error&) {
+    if (own) std::rethrow_exception(own);
+    throw;
+  }
+  const std::vector<std::string> reports = gather_texts(communicator, report);
+  if (!leads()) return {};
+  std::vector<RankOutcome> outcomes;
+  for (std::int64_t rank = 0; rank < ranks_; ++rank) {
+    const auto payload = payload_at(rank);
+    outcomes.push_back({reports[static_cast<std::size_t>(rank)], {payload.begin(), payload.end()}});
+  }
+  return outcomes;
+}
+
+}  // namespace megamoe::cli

@@ -1,0 +1,65 @@
+// The ranks of a command: processes that it forks, or processes that a launcher started, of which
+// this is one.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "megamoe/group.hpp"
+
+#include "cli/launcher.hpp"
+#include "cli/progress.hpp"
+#include "cli/rank_processes.hpp"
+
+namespace megamoe::cli {
+
+/// What the work of one rank is given.
+struct RankWork {
+  const Group& group;
+  std::span<std::byte> payload;  ///< for the leader: memory that it reads afterwards
+  WorkProgress& progress;        ///< for who watches
+};
+
+class RankTeam {
+ public:
+  /// Each run() forks `ranks` processes, which meet by themselves.
+  static RankTeam forked(std::int64_t ranks, std::chrono::nanoseconds deadline);
+
+  /// This process is one of the ranks; they meet at the first run().
+  static RankTeam launched(const LaunchedRank& rank, std::chrono::nanoseconds deadline);
+
+  std::int64_t ranks() const { return ranks_; }
+  /// Whether this process prints and writes: the parent of forked ranks, or rank 0 of launched
+  /// ones.
+  bool leads() const { return !launched_ || launched_->rank == 0; }
+  /// "4 rank processes", "rank 0 of 4, started by torchrun".
+  std::string description() const;
+
+  /// Runs the work at every rank of the team; the outcomes of all ranks in rank order at the
+  /// leader, nothing at others. Collective for launched ranks. payload_bytes: by rank, the same at
+  /// all. Throws the first cause of a failure, as run_ranks does; a launched rank its own error
+  /// before another's.
+  std::vector<RankOutcome> run(const std::vector<std::int64_t>& payload_bytes,
+                               const std::function<std::string(const RankWork&)>& work);
+
+ private:
+  RankTeam(std::int64_t ranks, std::chrono::nanoseconds deadline)
+      : ranks_(ranks), deadline_(deadline) {}
+  std::vector<RankOutcome> run_forked(const std::vector<std::int64_t>& payload_bytes,
+                                      const std::function<std::string(const RankWork&)>& work);
+  std::vector<RankOutcome> run_launched(const std::vector<std::int64_t>& payload_bytes,
+                                        const std::function<std::string(const RankWork&)>& work);
+
+  std::int64_t ranks_;
+  std::chrono::nanoseconds deadline_;
+  std::optional<LaunchedRank> launched_;
+  std::optional<Group> group_;  ///< of a launched rank, from the first run on
+};
+
+}  // namespace megamoe::cli
