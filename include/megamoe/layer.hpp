@@ -129,7 +129,8 @@ class Layer {
   /// max_tokens rows.
   Graph graph(const GraphOptions& options);
 
-  /// Replaces this rank's weights in place, keeping plan and arena. Not while a call runs.
+  /// Replaces this rank's weights in place, keeping plan and arena. Not while a call runs. When it
+  /// throws for what is wrong with them, the layer keeps the weights that it had.
   void refresh(const LayerWeights& weights);
 
   /// Writes this rank's packed experts.

@@ -1,5 +1,6 @@
 #include "megamoe/group.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -15,14 +16,26 @@ std::shared_ptr<WorkerPool> GroupState::pool(std::int64_t threads) {
 }
 
 std::shared_ptr<Arena> GroupState::arena(const LayerShape& shape) {
-  std::erase_if(arenas_, [](const std::weak_ptr<Arena>& arena) { return arena.expired(); });
-  for (const std::weak_ptr<Arena>& known : arenas_) {
-    if (auto arena = known.lock(); arena && arena->shape() == shape) return arena;
+  std::erase_if(arenas_, [](const KnownArena& known) { return known.arena.expired(); });
+  std::shared_ptr<Arena> mine;
+  std::uint64_t number = 0;
+  for (const KnownArena& known : arenas_) {
+    auto arena = known.arena.lock();
+    if (!arena || arena->shape() != shape) continue;
+    mine = std::move(arena);
+    number = known.number;
   }
-  auto arena = std::make_shared<Arena>(communicator_, shape, first_);
-  if (!first_) first_ = arena;
-  arenas_.push_back(arena);
-  return arena;
+  // Layers end at each rank's own time, so an arena that lives here may be gone elsewhere.
+  const auto bytes = std::as_bytes(std::span(&number, 1));
+  bool shared = number != 0;
+  for (const auto& other : communicator_->all_gather(bytes, "sharing an arena")) {
+    shared = shared && std::equal(bytes.begin(), bytes.end(), other.begin(), other.end());
+  }
+  if (shared) return mine;
+  mine = std::make_shared<Arena>(communicator_, shape, first_);
+  if (!first_) first_ = mine;
+  arenas_.push_back({++arenas_made_, mine});
+  return mine;
 }
 
 void agree_on_success(Communicator& communicator, const std::string& own_failure,

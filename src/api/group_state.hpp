@@ -24,17 +24,23 @@ class GroupState {
   std::shared_ptr<WorkerPool> pool(std::int64_t threads);
 
   /// Collective: the arena for a shape; the one of an earlier layer of the same shape if it still
-  /// lives.
+  /// lives at every rank.
   std::shared_ptr<Arena> arena(const LayerShape& shape);
 
   /// 1 for the group's first layer.
   std::uint32_t next_layer() { return ++layers_; }
 
  private:
+  struct KnownArena {
+    std::uint64_t number;  ///< of the group's arenas, from 1: the same at all ranks
+    std::weak_ptr<Arena> arena;
+  };
+
   std::shared_ptr<Communicator> communicator_;
   std::shared_ptr<WorkerPool> pool_;
   std::shared_ptr<Arena> first_;  // carries the group's fault, barriers and call numbers
-  std::vector<std::weak_ptr<Arena>> arenas_;
+  std::vector<KnownArena> arenas_;
+  std::uint64_t arenas_made_ = 0;
   std::uint32_t layers_ = 0;
 };
 

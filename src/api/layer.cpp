@@ -24,6 +24,9 @@ auto agreed_step(Communicator& communicator, std::string_view what, const Step& 
   std::string failure;
   try {
     result.emplace(step());
+  } catch (const std::bad_alloc&) {
+    failure = fmt::format("memory ran out in {}: free some, or raise the limit (ulimit -v)", what);
+    own = std::make_exception_ptr(Error(ErrorCode::out_of_memory, failure));
   } catch (const std::exception& error) {
     own = std::current_exception();
     failure = error.what();
@@ -54,8 +57,11 @@ class LayerState {
       return weights;
     });
     arena_ = group_.state().arena(plan_.shape);
-    engine_.emplace(plan_, arena_, group_.state().pool(plan_.threads()), *weights_,
-                    group_.state().next_layer());
+    const std::uint32_t ordinal = group_.state().next_layer();
+    agreed_step(communicator(), "starting workers", [&] {
+      return &engine_.emplace(plan_, arena_, group_.state().pool(plan_.threads()), *weights_,
+                              ordinal);
+    });
   }
 
   Communicator& communicator() const { return group_.state().communicator(); }

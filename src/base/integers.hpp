@@ -23,7 +23,8 @@ constexpr std::int64_t max64(std::int64_t a, std::int64_t b) {
   return a > b ? a : b;
 }
 
-/// The part of [0, count) that member `index` of `size` takes: contiguous, and sizes differ by at most one.
+/// The part of [0, count) that member `index` of `size` takes: contiguous, and sizes differ by at
+/// most one.
 struct Share {
   std::int64_t begin;
   std::int64_t end;

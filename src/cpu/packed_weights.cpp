@@ -1,6 +1,7 @@
 #include "cpu/packed_weights.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -56,12 +57,24 @@ void pack_strip(const HalfStrip (&halves)[2], const StripShape& shape, std::byte
   }
 }
 
-void copy_bias(const std::vector<float>& bias, std::int64_t rows, const std::string& what,
-               float* to) {
+void check_bias(const std::vector<float>& bias, std::int64_t rows, const std::string& what) {
   if (bias.empty()) return;
   check_argument(static_cast<std::int64_t>(bias.size()) == rows, "{} has {} values: {} are wanted",
                  what, bias.size(), rows);
-  std::copy(bias.begin(), bias.end(), to);
+  for (std::size_t row = 0; row < bias.size(); ++row) {
+    if (!std::isfinite(bias[row])) {
+      fail(ErrorCode::format, "{} has a value that is not finite at row {}", what, row);
+    }
+  }
+}
+
+/// What must hold before a matrix can be packed in `format`.
+void check_packable(const MatrixView& matrix, std::int64_t rows, std::int64_t columns,
+                    WeightFormat format, const std::string& what) {
+  check_matrix(matrix, rows, columns, what);
+  check_finite(matrix, what);
+  const bool quantised = matrix.format != WeightFormat::bf16 && format != WeightFormat::bf16;
+  if (quantised && matrix.format != format) FormattedMatrix(matrix, format, what);  // refuses it
 }
 
 }  // namespace
@@ -96,34 +109,50 @@ void PackedWeights::pack(const LayerWeights& weights, std::int64_t rank) {
   check_argument(static_cast<std::int64_t>(weights.shared.size()) == shape_.shared_experts,
                  "the weights have {} shared experts: the layer has {}", weights.shared.size(),
                  shape_.shared_experts);
-  biases_.clear();
+  struct Part {
+    const ExpertWeights* expert;
+    std::int64_t pool_expert;
+    std::string name;
+  };
+  std::vector<Part> parts;
   const std::int64_t routed = local_experts(shape_, rank);
   for (std::int64_t local = 0; local < routed; ++local) {
     const std::int64_t expert = expert_of(shape_, {rank, local});
-    pack_expert(weights.experts[static_cast<std::size_t>(expert)], local,
-                fmt::format("expert {}", expert));
+    parts.push_back({&weights.experts[static_cast<std::size_t>(expert)], local,
+                     fmt::format("expert {}", expert)});
   }
   for (std::int64_t s = 0; s < shape_.shared_experts; ++s) {
-    pack_expert(weights.shared[static_cast<std::size_t>(s)], shape_.experts_per_rank() + s,
-                fmt::format("shared expert {}", s));
+    parts.push_back({&weights.shared[static_cast<std::size_t>(s)], shape_.experts_per_rank() + s,
+                     fmt::format("shared expert {}", s)});
   }
+  // All are checked before the first is replaced: a layer keeps its old weights when new ones are
+  // refused.
+  for (const Part& part : parts) check_expert(*part.expert, part.name);
+  biases_.clear();
+  for (const Part& part : parts) pack_expert(*part.expert, part.pool_expert, part.name);
+}
+
+void PackedWeights::check_expert(const ExpertWeights& expert, const std::string& what) const {
+  const std::int64_t h = shape_.hidden;
+  const std::int64_t i = shape_.intermediate;
+  const WeightFormat format = weight_format(shape_.recipe);
+  check_packable(expert.gate, i, h, format, what + " gate");
+  check_packable(expert.up, i, h, format, what + " up");
+  check_packable(expert.down, h, i, format, what + " down");
+  check_bias(expert.gate_bias, i, what + " gate bias");
+  check_bias(expert.up_bias, i, what + " up bias");
+  check_bias(expert.down_bias, h, what + " down bias");
 }
 
 void PackedWeights::pack_expert(const ExpertWeights& expert, std::int64_t pool_expert,
                                 const std::string& what) {
-  const std::int64_t h = shape_.hidden;
-  const std::int64_t i = shape_.intermediate;
-  const auto formatted = [&](const MatrixView& matrix, std::int64_t rows, std::int64_t columns,
-                             const char* name) {
-    const std::string full_name = what + ' ' + name;
-    check_matrix(matrix, rows, columns, full_name);
-    check_finite(matrix, full_name);
-    return FormattedMatrix(matrix, weight_format(shape_.recipe), full_name);
+  const auto formatted = [&](const MatrixView& matrix, const char* name) {
+    return FormattedMatrix(matrix, weight_format(shape_.recipe), what + ' ' + name);
   };
   std::byte* out = strips_.data() + pool_expert * expert_bytes();
   {
-    const FormattedMatrix gate = formatted(expert.gate, i, h, "gate");
-    const FormattedMatrix up = formatted(expert.up, i, h, "up");
+    const FormattedMatrix gate = formatted(expert.gate, "gate");
+    const FormattedMatrix up = formatted(expert.up, "up");
     for (std::int64_t strip = 0; strip < gemm1_.strips; ++strip) {
       const std::int64_t row = strip * kHalfStripLanes;
       pack_strip({{&gate.view(), row}, {&up.view(), row}}, gemm1_,
@@ -131,25 +160,24 @@ void PackedWeights::pack_expert(const ExpertWeights& expert, std::int64_t pool_e
     }
   }
   out += gemm1_.bytes();
-  const FormattedMatrix down = formatted(expert.down, h, i, "down");
+  const FormattedMatrix down = formatted(expert.down, "down");
   for (std::int64_t strip = 0; strip < gemm2_.strips; ++strip) {
     const std::int64_t row = strip * kStripLanes;
     pack_strip({{&down.view(), row}, {&down.view(), row + kHalfStripLanes}}, gemm2_,
                out + strip * gemm2_.strip_bytes());
   }
-  pack_biases(expert, pool_expert, what);
+  pack_biases(expert, pool_expert);
 }
 
-void PackedWeights::pack_biases(const ExpertWeights& expert, std::int64_t pool_expert,
-                                const std::string& what) {
+void PackedWeights::pack_biases(const ExpertWeights& expert, std::int64_t pool_expert) {
   if (expert.gate_bias.empty() && expert.up_bias.empty() && expert.down_bias.empty()) return;
   biases_.resize(static_cast<std::size_t>(bias_floats()), 0.0f);
   float* gate = biases_.data() + pool_expert * bias_floats_per_expert();
   float* up = gate + gemm1_.strips * kHalfStripLanes;
   float* down = up + gemm1_.strips * kHalfStripLanes;
-  copy_bias(expert.gate_bias, shape_.intermediate, what + " gate bias", gate);
-  copy_bias(expert.up_bias, shape_.intermediate, what + " up bias", up);
-  copy_bias(expert.down_bias, shape_.hidden, what + " down bias", down);
+  std::copy(expert.gate_bias.begin(), expert.gate_bias.end(), gate);
+  std::copy(expert.up_bias.begin(), expert.up_bias.end(), up);
+  std::copy(expert.down_bias.begin(), expert.down_bias.end(), down);
 }
 
 PackedExpert PackedWeights::expert(std::int64_t pool_expert) const {

@@ -50,8 +50,8 @@ class PackedWeights {
   explicit PackedWeights(const LayerShape& shape);
 
   /// Packs the experts of `rank` over what was there. Converts formats where the recipe asks for
-  /// it. Throws Error{invalid_argument, format, unsupported} naming expert and matrix; contents are
-  /// then undefined.
+  /// it. Throws Error{invalid_argument, format, unsupported} naming expert and matrix, before
+  /// anything is replaced.
   void pack(const LayerWeights& weights, std::int64_t rank);
 
   PackedExpert expert(std::int64_t pool_expert) const;
@@ -71,8 +71,9 @@ class PackedWeights {
   std::int64_t bias_floats_per_expert() const {
     return 2 * gemm1_.strips * kHalfStripLanes + gemm2_.strips * kStripLanes;
   }
+  void check_expert(const ExpertWeights& expert, const std::string& what) const;
   void pack_expert(const ExpertWeights& expert, std::int64_t pool_expert, const std::string& what);
-  void pack_biases(const ExpertWeights& expert, std::int64_t pool_expert, const std::string& what);
+  void pack_biases(const ExpertWeights& expert, std::int64_t pool_expert);
 
   LayerShape shape_;
   StripShape gemm1_;

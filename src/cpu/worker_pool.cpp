@@ -1,5 +1,9 @@
 #include "cpu/worker_pool.hpp"
 
+#include <system_error>
+
+#include "base/check.hpp"
+
 namespace megamoe {
 namespace {
 
@@ -20,12 +24,26 @@ T wait_for_change(const std::atomic<T>& word, T old) {
 
 WorkerPool::WorkerPool(std::int64_t threads) : errors_(static_cast<std::size_t>(threads)) {
   threads_.reserve(static_cast<std::size_t>(threads - 1));
-  for (std::int64_t worker = 1; worker < threads; ++worker) {
-    threads_.emplace_back([this, worker] { serve(worker); });
+  try {
+    for (std::int64_t worker = 1; worker < threads; ++worker) {
+      threads_.emplace_back([this, worker] { serve(worker); });
+    }
+  } catch (const std::system_error& error) {
+    const std::size_t started = threads_.size();
+    end_threads();
+    fail(ErrorCode::io,
+         "a rank's {} workers need {} threads of their own, and the system refused the one after "
+         "{}: {}: lower the number of workers, or raise the limits of processes and address space "
+         "(ulimit -u, ulimit -v)",
+         threads, threads - 1, started, error.code().message());
   }
 }
 
 WorkerPool::~WorkerPool() {
+  end_threads();
+}
+
+void WorkerPool::end_threads() {
   stop_.store(true, std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();

@@ -12,7 +12,8 @@ namespace megamoe {
 
 class WorkerPool {
  public:
-  /// Starts `threads` - 1 threads: the caller of run() is worker 0.
+  /// Starts `threads` - 1 threads: the caller of run() is worker 0. Throws Error{io} when the
+  /// system refuses one.
   explicit WorkerPool(std::int64_t threads);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
@@ -27,6 +28,7 @@ class WorkerPool {
  private:
   void serve(std::int64_t worker);
   void run_one(std::int64_t worker);
+  void end_threads();
 
   std::vector<std::thread> threads_;
   std::vector<std::exception_ptr> errors_;

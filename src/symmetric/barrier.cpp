@@ -31,6 +31,20 @@ std::string describe_arrival(const WaitName& name, const Observation& now) {
       name.index, wanted.call, wanted.layer, seen.call, seen.layer, name.index);
 }
 
+/// One rank's words, and the call that it waits for.
+struct Watch {
+  std::uint64_t* words;
+  std::uint32_t call;
+};
+
+/// A rank that has arrived may leave as soon as it knows of all the others, which can be while one
+/// of them is still telling the rest.
+bool has_not_arrived(const WaitName& name, int peer) {
+  const Watch& watch = *static_cast<const Watch*>(name.context);
+  return !has_reached(std::atomic_ref(watch.words[peer]).load(std::memory_order_acquire),
+                      watch.call);
+}
+
 }  // namespace
 
 GroupBarrier::GroupBarrier(std::string_view name, int rank, std::vector<std::uint64_t*> words)
@@ -50,7 +64,10 @@ void GroupBarrier::wait_for(int peer, const Arrival& arrival, const Waiter& wait
                             FaultBoard& faults) const {
   std::atomic_ref word(words_[static_cast<std::size_t>(rank_)][peer]);
   std::uint64_t seen = 0;
-  waiter.until({name_, "arrival of rank", peer, WaitsFor::peers, describe_arrival}, [&] {
+  const Watch watch{words_[static_cast<std::size_t>(rank_)], arrival.call};
+  const WaitName name{
+      name_, "arrival of rank", peer, WaitsFor::peers, describe_arrival, has_not_arrived, &watch};
+  waiter.until(name, [&] {
     seen = word.load(std::memory_order_acquire);
     return Observation{has_reached(seen, arrival.call), seen, pack(arrival)};
   });

@@ -63,7 +63,7 @@ void Waiter::Patience::step(const WaitName& name, const Observation& now) {
   const auto deadline = waiter_.communicator_.deadline();
   const bool expired = deadline.count() != 0 && time - count_from_ >= deadline;
   if (name.on == WaitsFor::peers && (expired || time >= next_liveness_)) {
-    watch_peers(time);
+    watch_peers(name, time);
     if (lost_) return;
   }
   if (expired) {
@@ -77,10 +77,12 @@ void Waiter::Patience::step(const WaitName& name, const Observation& now) {
 
 // A peer may do its part and leave between the look that failed and this question, so a lost peer
 // counts only if the next look, which sees all that the peer wrote, fails as well.
-void Waiter::Patience::watch_peers(Clock::time_point time) {
+void Waiter::Patience::watch_peers(const WaitName& name, Clock::time_point time) {
   next_liveness_ = time + kLivenessEvery;
   const Communicator& group = waiter_.communicator_;
-  for (int peer = 0; peer < group.ranks() && !lost_; ++peer) lost_ = group.lost(peer);
+  for (int peer = 0; peer < group.ranks() && !lost_; ++peer) {
+    if (name.awaits == nullptr || name.awaits(name, peer)) lost_ = group.lost(peer);
+  }
 }
 
 void Waiter::Patience::back_off(Clock::time_point time) const {

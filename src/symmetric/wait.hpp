@@ -31,6 +31,10 @@ struct WaitName {
   WaitsFor on = WaitsFor::this_rank;
   /// Says signal, wanted and seen in words; null: "SIGNAL [INDEX]: wanted N, seen N".
   std::string (*describe)(const WaitName&, const Observation&) = nullptr;
+  /// For a wait for peers: whether this one's part is still missing, so that its absence is a
+  /// fault; null: any peer's is. `context` is the waiter's own.
+  bool (*awaits)(const WaitName&, int peer) = nullptr;
+  const void* context = nullptr;
 };
 
 /// Waits of one rank. Thread-safe; made once per arena.
@@ -75,7 +79,7 @@ class Waiter {
     void step(const WaitName& name, const Observation& now);
 
    private:
-    void watch_peers(Clock::time_point time);
+    void watch_peers(const WaitName& name, Clock::time_point time);
     void back_off(Clock::time_point time) const;
     [[noreturn]] void give_up(ErrorCode code, std::string_view message) const;
 

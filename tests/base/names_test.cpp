@@ -8,8 +8,8 @@ namespace megamoe {
 namespace {
 
 TEST(Names, EveryRecipeIsParsedBackFromItsName) {
-  for (Recipe recipe : {Recipe::fp8_fp4, Recipe::fp8_fp8, Recipe::bf16_bf16, Recipe::bf16_fp4,
-                        Recipe::bf16_fp8}) {
+  for (Recipe recipe :
+       {Recipe::fp8_fp4, Recipe::fp8_fp8, Recipe::bf16_bf16, Recipe::bf16_fp4, Recipe::bf16_fp8}) {
     EXPECT_EQ(parse_recipe(name_of(recipe)), recipe);
   }
 }

@@ -20,8 +20,9 @@ std::vector<float> expected_output(const std::string& folder) {
   return values;
 }
 
-/// How far a right implementation is from the family's f32 one. bf16 activations: the roundings of the contract. FP8: an E4M3
-/// rounding, 2.6e-2 in the root mean square, of x and of the intermediate, and of bf16 weights, which become fp8.
+/// How far a right implementation is from the family's f32 one. bf16 activations: the roundings of
+/// the contract. FP8: an E4M3 rounding, 2.6e-2 in the root mean square, of x and of the
+/// intermediate, and of bf16 weights, which become fp8.
 double most(const std::string& folder, ActivationFormat activations) {
   if (activations == ActivationFormat::bf16) return 6e-3;
   const bool bf16_weights = load_layer(folder, 0).config.recipe == Recipe::bf16_bf16;
