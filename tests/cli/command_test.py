@@ -2,13 +2,19 @@
 """The command as a user calls it: output, exit codes, files, and what it says about mistakes."""
 import json
 import os
+import pty
+import shutil
 import struct
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 
 MEGAMOE, FIXTURES = sys.argv[1:3]
 SMALL = ["--hidden", "64", "--intermediate", "64", "--experts", "6", "--top-k", "2", "--tokens", "5"]
+LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC", "OMPI_", "PMI", "MPI_", "SLURM_")
+FIELDS = {"kernel", "recipe", "execution", "ranks", "shape", "tokens", "us", "tflops", "gbps", "device", "commit",
+          "date", "command"}
 failures = []
 
 
@@ -28,6 +34,64 @@ def refused(args, *parts):
     for part in parts:
         expect(part in result.stderr + result.stdout, f"{args} does not say '{part}'", result)
     expect("terminate called" not in result.stderr, f"{args} crashed", result)
+
+
+def launch(variables_of, ranks, *args):
+    """The command as `ranks` processes of a launcher; each one's result."""
+    outer = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
+    started = [
+        subprocess.Popen([MEGAMOE, *args], env={**outer, **variables_of(rank, ranks)}, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for rank in range(ranks)
+    ]
+    outputs = [process.communicate(timeout=120) for process in started]
+    return [subprocess.CompletedProcess(args, process.returncode, *output)
+            for process, output in zip(started, outputs)]
+
+
+def torchrun(rank, ranks):
+    return {"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(ranks),
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"test-{os.getpid()}"}
+
+
+def mpirun(rank, ranks):
+    return {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": str(ranks),
+            "OMPI_COMM_WORLD_LOCAL_SIZE": str(ranks), "PMIX_NAMESPACE": f"test/{os.getpid()}"}
+
+
+def mpiexec(rank, ranks):
+    return {"PMI_RANK": str(rank), "PMI_SIZE": str(ranks)}
+
+
+def srun(rank, ranks):
+    return {"SLURM_PROCID": str(rank), "SLURM_NTASKS": str(ranks), "SLURM_NNODES": "1",
+            "SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_ID": "0"}
+
+
+def refused_launch(variables, args, *parts):
+    (result,) = launch(lambda rank, ranks: variables, 1, *args)
+    expect(result.returncode == 2, f"{variables} was accepted", result)
+    for part in parts:
+        expect(part in result.stderr, f"{variables}: no word of '{part}'", result)
+
+
+def on_a_terminal(*args):
+    """What the command writes to stderr and stdout, which are one terminal."""
+    master, terminal = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    process = subprocess.Popen([MEGAMOE, *args], stdout=terminal, stderr=terminal, env=environment)
+    os.close(terminal)
+    text = b""
+    while True:
+        try:
+            part = os.read(master, 4096)
+        except OSError:  # how a terminal says that nobody writes any more
+            part = b""
+        if not part:
+            break
+        text += part
+    os.close(master)
+    return subprocess.CompletedProcess(args, process.wait(), text.decode(), "")
 
 
 def tensor(path, name):
@@ -63,8 +127,85 @@ with tempfile.TemporaryDirectory() as folder:
     expect(result.returncode == 0, "zero tokens failed", result)
     result = call("verify", *SMALL, "--ranks", "2")
     expect(result.returncode == 0 and result.stdout.count("right") >= 3, "verify failed", result)
-    result = call("run", "--help")
-    expect(result.returncode == 0 and "Examples" in result.stdout, "help has no examples", result)
+    for command in ("run", "verify", "bench", "plan", "doctor"):
+        result = call(command, "--help")
+        expect(result.returncode == 0 and "Examples" in result.stdout, f"{command}: help has no examples", result)
+
+    # plan: what it says is what the layer has; given rates are taken.
+    document_of = lambda path: json.load(open(path))
+    figures = os.path.join(folder, "plan.json")
+    rates = ["--bandwidth", "20", "--gflops", "100"]
+    result = call("plan", *SMALL, "--ranks", "3", "--block-rows", "64", *rates, "--json", figures)
+    expect(result.returncode == 0 and "GEMM-2 input" in result.stdout, "plan failed", result)
+    expect("read bandwidth 20.0 GB/s, f32 100 GFLOP/s" in result.stdout, "given rates are not used", result)
+    document = document_of(figures)
+    decision = document["decisions"]["block rows"]
+    expect(decision == {"value": "64", "by": "user", "heuristic": "16"}, f"block rows: {decision}", result)
+    expect(document["decisions"]["workers"]["by"] == "heuristic", "workers are not the heuristic's", result)
+    regions = sum(document["arena_regions"].values())
+    expect(0 <= document["arena_bytes"] - regions < 12000, "the regions are not the arena", result)
+    prediction = document["prediction"]
+    expect(prediction["flops"] == 6 * 64 * 64 * 15 * 3, f"flops {prediction['flops']}", result)
+    us = max(prediction["weight_bytes"] / 20e3, prediction["flops"] / 100e3)
+    expect(abs(prediction["us"] / us - 1) < 1e-9, f"the bound is {prediction['us']}, not {us}", result)
+    result = call("plan", *SMALL)
+    expect(result.returncode == 0 and "GFLOP/s (" in result.stdout, "plan without rates failed", result)
+    result = call("plan", "--preset", "deepseek-v4-pro", "--ranks", "16", "--tokens", "4k", *rates)
+    expect(result.returncode == 0, "the plan of a large layer failed", result)
+
+    result = call("doctor")
+    expect(result.returncode == 0 and "The main job can run." in result.stdout, "doctor finds this host ill", result)
+    expect("\033[" not in result.stdout, "colours without a terminal", result)
+    result = on_a_terminal("doctor")
+    expect("\033[32mfine" in result.stdout, "no colours on a terminal", result)
+
+    # bench: rows for every point, records that add up, a picture.
+    records, picture = os.path.join(folder, "bench.json"), os.path.join(folder, "bench.svg")
+    sweep = ["bench", *SMALL[:-2], "--ranks", "2", "--calls", "3", *rates, "--json", records]
+    result = call(*sweep, "--tokens", "1,8", "--execution", "all", "--plot", picture)
+    expect(result.returncode == 0 and "% of bandwidth" in result.stdout, "bench failed", result)
+    result = call(*sweep, "--tokens", "0", "--execution", "split,staged")
+    expect(result.returncode == 0, "bench without tokens failed", result)
+    points = document_of(records)
+    seen = [(p["execution"], p["tokens"]) for p in points]
+    expect(seen == [(e, t) for t in (1, 8) for e in ("fused", "split", "staged")] + [("split", 0), ("staged", 0)],
+           f"records of {seen}", result)
+    expect(all(set(p) == FIELDS for p in points), f"fields {set(points[0]) ^ FIELDS}", result)
+    expect(xml.etree.ElementTree.parse(picture).getroot().tag.endswith("svg"), "no SVG", result)
+    result = on_a_terminal("bench", *SMALL[:-2], "--ranks", "2", *rates, "--tokens", "8", "--calls", "100k")
+    expect("bench [" in result.stdout and result.returncode == 0, "no progress on a terminal", result)
+    refused(["bench", "--preset", "deepseek-v4-pro", "--ranks", "64"], "in all", "available", "fewer")
+    refused(["bench", "--tokens", "1,many"], "many")
+    refused(["bench", "--execution", "fussed"], "fused")
+    refused(["bench", "--calls", "0"], "0")
+    refused([*sweep[:-1], y, "--tokens", "1"], "array")
+
+    # Under launchers every process is a rank, and rank 0 alone speaks: the same bits as by ourselves.
+    call("run", *SMALL, "--ranks", "3", "--output", y)
+    own = tensor(y, "output")
+    for launcher in (torchrun, mpirun, mpiexec, srun):
+        os.remove(y)
+        results = launch(launcher, 3, "run", *SMALL, "--output", y)
+        expect(all(r.returncode == 0 for r in results), f"{launcher.__name__}: run failed", results[0])
+        expect("right" in results[0].stdout and "3 ranks" in results[0].stdout, "rank 0 is silent", results[0])
+        expect(not results[1].stdout + results[2].stdout, f"{launcher.__name__}: other ranks speak", results[1])
+        expect(os.path.exists(y) and tensor(y, "output") == own, f"{launcher.__name__}: other bits", results[0])
+    results = launch(torchrun, 2, "verify", *SMALL, "--ranks", "2")
+    expect(all(r.returncode == 0 for r in results) and "WRONG" not in results[0].stdout, "verify", results[0])
+    results = launch(srun, 2, *sweep[:7], "--top-k", "2", "--tokens", "1,4", "--calls", "2", *rates)
+    expect(all(r.returncode == 0 for r in results) and "fused" in results[0].stdout, "bench", results[0])
+    results = launch(mpirun, 2, "run", *SMALL[:6], "--top-k", "7")
+    expect(all(r.returncode == 2 and "top_k" in r.stderr for r in results), "a mistake", results[0])
+    refused_launch(torchrun(0, 2), ["run", *SMALL, "--ranks", "3"], "--ranks is 3", "torchrun started 2")
+    refused_launch({"RANK": "0"}, ["run", *SMALL], "WORLD_SIZE is not set")
+    refused_launch({**torchrun(0, 4), "LOCAL_WORLD_SIZE": "2"}, ["run", *SMALL], "LOCAL_WORLD_SIZE is 2", "hosts")
+    refused_launch({**srun(0, 4), "SLURM_NNODES": "2"}, ["verify", *SMALL], "SLURM_NNODES is 2", "hosts")
+    refused_launch({**torchrun(0, 2), **srun(1, 2)}, ["bench", *SMALL[:6]], "torchrun says", "srun says")
+    refused_launch(srun(0, 2), ["run", *SMALL, "--timeout", "1"], "rank 1 did not")
+    if shutil.which("mpirun"):
+        result = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", MEGAMOE, "run", *SMALL],
+                                capture_output=True, text=True, timeout=120)
+        expect(result.returncode == 0 and "2 ranks, started by mpirun" in result.stdout, "mpirun", result)
 
     refused([], "run")
     refused(["run", "--recipe", "fp7"], "fp8_fp4")

@@ -26,6 +26,20 @@ TEST(Text, WhatIsNoCountIsRefusedWithItsText) {
   }
 }
 
+TEST(Text, ListsOfCountsTakeUnitsAndNoGaps) {
+  EXPECT_EQ(parse_counts("1,4k,16"), (std::vector<std::int64_t>{1, 4000, 16}));
+  EXPECT_EQ(parse_counts("7"), (std::vector<std::int64_t>{7}));
+  for (const char* text : {"", ",", "1,", "1,,2", "1,x"}) EXPECT_THROW(parse_counts(text), Error);
+  EXPECT_EQ(parse_positive("1"), 1);
+  EXPECT_THROW(parse_positive("0"), Error);
+}
+
+TEST(Text, BytesHaveBinaryUnits) {
+  EXPECT_EQ(human_bytes(0), "0 B");
+  EXPECT_EQ(human_bytes(1536), "1.5 KiB");
+  EXPECT_EQ(human_bytes(std::int64_t{3} << 40), "3.0 TiB");
+}
+
 TEST(Text, TablesAlignTheirColumns) {
   Table table({"a", "bb"});
   table.add({"long", "1"});

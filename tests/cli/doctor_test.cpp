@@ -1,0 +1,66 @@
+// What `doctor` makes of what it finds.
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "cli/findings.hpp"
+
+namespace megamoe::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder in place of /sys, gone with this.
+class Sys {
+ public:
+  Sys() : path_(fs::temp_directory_path() / ("megamoe-sys-" + std::to_string(getpid()))) {
+    fs::create_directories(path_ / "kernel/mm/transparent_hugepage");
+    fs::create_directories(path_ / "devices/system/node");
+  }
+  ~Sys() { fs::remove_all(path_); }
+  const fs::path& path() const { return path_; }
+  void huge_pages(const char* modes) const {
+    std::ofstream(path_ / "kernel/mm/transparent_hugepage/enabled") << modes << '\n';
+  }
+
+ private:
+  fs::path path_;
+};
+
+TEST(Doctor, FindsWhatTheMainJobNeedsWhereTheTestsRun) {
+  for (const Finding& finding :
+       {look_at_main_job(), look_at_locks(), look_at_memfd(), look_at_sockets()}) {
+    EXPECT_EQ(finding.verdict, Verdict::fine) << finding.what << ": " << finding.found;
+  }
+}
+
+TEST(Doctor, HugePagesThatAreOffAreALimit) {
+  const Sys sys;
+  sys.huge_pages("always [madvise] never");
+  EXPECT_EQ(look_at_huge_pages(sys.path()).verdict, Verdict::fine);
+  sys.huge_pages("always madvise [never]");
+  EXPECT_EQ(look_at_huge_pages(sys.path()).verdict, Verdict::limited);
+  EXPECT_NE(look_at_huge_pages(sys.path()).advice, "");
+  EXPECT_EQ(look_at_huge_pages(sys.path() / "none").verdict, Verdict::limited);
+}
+
+TEST(Doctor, CountsNumaNodes) {
+  const Sys sys;
+  fs::create_directories(sys.path() / "devices/system/node/node0");
+  EXPECT_EQ(look_at_numa(sys.path()).found, "1");
+  fs::create_directories(sys.path() / "devices/system/node/node1");
+  EXPECT_EQ(look_at_numa(sys.path()).found, "2");
+  EXPECT_EQ(look_at_numa(sys.path()).verdict, Verdict::limited);
+  EXPECT_EQ(look_at_numa(sys.path() / "none").verdict, Verdict::fine);
+}
+
+TEST(Doctor, LittleMemoryAndNoShmAreNoFailure) {
+  EXPECT_EQ(look_at_memory({std::int64_t{64} << 20, "a test"}).verdict, Verdict::limited);
+  EXPECT_EQ(look_at_memory({std::int64_t{64} << 30, "a test"}).verdict, Verdict::fine);
+  EXPECT_EQ(look_at_shm("/no/such/folder").verdict, Verdict::fine);
+}
+
+}  // namespace
+}  // namespace megamoe::cli
