@@ -81,7 +81,8 @@ void Waiter::Patience::watch_peers(const WaitName& name, Clock::time_point time)
   next_liveness_ = time + kLivenessEvery;
   const Communicator& group = waiter_.communicator_;
   for (int peer = 0; peer < group.ranks() && !lost_; ++peer) {
-    if (name.awaits == nullptr || name.awaits(name, peer)) lost_ = group.lost(peer);
+    lost_ = group.lost(peer);
+    if (lost_ && name.awaits != nullptr && !name.awaits(name, peer)) lost_.reset();
   }
 }
 

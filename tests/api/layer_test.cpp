@@ -292,6 +292,33 @@ TEST(Layer, RefreshedWeightsAreUsedByTheNextCall) {
   EXPECT_EQ(difference(after, run(other, input), config.hidden), "");
 }
 
+TEST(Layer, RefusedWeightsLeaveTheLayerAsItWas) {
+  const LayerConfig config = small_config(Recipe::bf16_bf16);
+  Layer layer(config, all_weights(config), Group::single());
+  const Input input = cli::synthetic_input(config, 3, 0, 9);
+  const auto expected = run(layer, input);
+  LayerWeights bad = all_weights(config, 2);
+  bad.experts.back().down_bias.assign(static_cast<std::size_t>(config.hidden), NAN);
+  EXPECT_THROW(layer.refresh(bad), Error);
+  EXPECT_EQ(difference(run(layer, input), expected, config.hidden), "");
+}
+
+TEST(Layer, ALayerThatEndedAtOneRankOnlyDoesNotKeepTheNextFromItsArena) {
+  LayerConfig config = small_config();
+  const LayerConfig first = config;
+  config.max_tokens += 1000;
+  expect_no_errors(on_ranks(2, [&](int rank, const Group& group) {
+    const Layer holds_the_first_arena(first, all_weights(first), group);
+    auto old = std::make_unique<Layer>(config, all_weights(config), group);
+    const Input input = cli::synthetic_input(config, 3, rank, 9);
+    const auto expected = run(*old, input);
+    if (rank == 0) old.reset();
+    Layer next(config, all_weights(config), group);
+    old.reset();
+    EXPECT_EQ(difference(run(next, input), expected, config.hidden), "") << "rank " << rank;
+  }));
+}
+
 TEST(Layer, PackedWeightsAreSavedAndLoaded) {
   for (Activation activation : {Activation::swiglu, Activation::swiglu_oai}) {
     LayerConfig config = small_config();

@@ -77,6 +77,25 @@ TEST(GroupBarrier, RanksThatPassAndLeaveSpoilNobodysBarrier) {
   }
 }
 
+TEST(GroupBarrier, ARankThatArrivedAndLeftIsNoFaultForThoseWhoWaitForALaterOne) {
+  const auto errors = run_threads(3, {0ns}, [](const auto& group) {
+    Control control(*group);
+    if (group->rank() == 1) {
+      // As if rank 0 had told this rank already that it is there, and the others not yet.
+      for (std::uint64_t* words : control.words(3)) {
+        std::atomic_ref(words[1]).store(std::uint64_t{1} << 32 | 1, std::memory_order_release);
+      }
+      return;
+    }
+    // Long enough for rank 2 to ask several times who is lost.
+    if (group->rank() == 0) std::this_thread::sleep_for(60ms);
+    control.barrier.arrive_and_wait({1, 1}, control.waiter, control.faults);
+  });
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_FALSE(errors[rank]) << rank << ": " << errors[rank]->what();
+  }
+}
+
 TEST(GroupBarrier, AnotherLayerInTheSameCallIsAMismatchThatNamesBoth) {
   const auto errors = run_threads(3, {}, [](const auto& group) {
     Control control(*group);
