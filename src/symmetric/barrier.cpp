@@ -1,5 +1,6 @@
 #include "symmetric/barrier.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <utility>
@@ -58,6 +59,13 @@ void GroupBarrier::arrive_and_wait(const Arrival& arrival, const Waiter& waiter,
   for (int peer = 0; peer < static_cast<int>(words_.size()); ++peer) {
     wait_for(peer, arrival, waiter, faults);
   }
+}
+
+bool GroupBarrier::all_arrived(std::uint32_t call) const {
+  std::uint64_t* const words = words_[static_cast<std::size_t>(rank_)];
+  return std::all_of(words, words + words_.size(), [call](std::uint64_t& word) {
+    return has_reached(std::atomic_ref(word).load(std::memory_order_acquire), call);
+  });
 }
 
 void GroupBarrier::wait_for(int peer, const Arrival& arrival, const Waiter& waiter,

@@ -30,6 +30,10 @@ class GroupBarrier {
   /// that names both layers.
   void arrive_and_wait(const Arrival& arrival, const Waiter& waiter, FaultBoard& faults) const;
 
+  /// Whether all ranks, this one included, have arrived for this call. For workers of this rank
+  /// that do not pass the barrier themselves.
+  bool all_arrived(std::uint32_t call) const;
+
  private:
   void wait_for(int peer, const Arrival& arrival, const Waiter& waiter, FaultBoard& faults) const;
 

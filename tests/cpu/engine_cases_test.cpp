@@ -1,8 +1,11 @@
 // Inputs that other implementations of this operation are known to have got wrong.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <random>
+#include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -249,6 +252,27 @@ TEST(EngineCases, InstructionSetsAgreeWithTheReferenceAndVectorsWithEachOther) {
     if (set == InstructionSet::scalar || results.back().first == InstructionSet::scalar) continue;
     EXPECT_EQ(difference(results.back().second, result, small_config().hidden), "");
   }
+}
+
+TEST(EngineCases, ALateRankIsNamedByASplitRankThatOwnsNoExperts) {
+  GroupSpec spec;
+  spec.config = small_config();
+  spec.config.experts = 1;
+  spec.config.top_k = 1;
+  spec.config.shared_experts = 1;  // so that rank 1 has rows which wait for no other rank
+  spec.deadline = std::chrono::milliseconds(400);
+  spec.hook = [](int rank, EnginePhase phase, std::int64_t) {
+    // Rank 1's K2 begins to wait well before its K1 comes to barrier A.
+    if (rank == 1 && phase == EnginePhase::scatter) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    if (rank == 0 && phase == EnginePhase::begin) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+    }
+  };
+  EngineGroup group(spec);
+  const GroupResult result = group.call(group.inputs({5, 5}), Execution::split);
+  EXPECT_NE(result.message(1).find("arrival of rank 0"), std::string::npos) << result.message(1);
 }
 
 }  // namespace

@@ -146,6 +146,15 @@ void dispatch_metadata(const CpuCall& call, const TeamMember& me) {
 
 void wait_for_receive_totals(const CpuCall& call) {
   const LayerShape& shape = call.plan.shape;
+  // A rank without experts of its own has no totals to wait for, and waits for its own workers have
+  // deadlines that must not begin before this.
+  call.arena.waiter().until(
+      {"GEMM 2", "barrier A"},
+      [&] {
+        const bool passed = call.arena.barrier(BarrierId::a).all_arrived(call.number);
+        return Observation{passed, passed ? 1u : 0u, 1};
+      },
+      Waiter::guarded());
   const std::uint64_t* totals = call.arena.mine<std::uint64_t>(RegionId::receive_total, call.bank);
   for (std::int64_t e = 0; e < local_experts(shape, call.arena.rank()); ++e) {
     call.arena.waiter().until(

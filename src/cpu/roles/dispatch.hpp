@@ -13,9 +13,9 @@ namespace megamoe {
 /// team; afterwards each member knows what arrives here.
 void dispatch_metadata(const CpuCall& call, const TeamMember& me);
 
-/// Waits until every rank has reported its count for each of this rank's experts, without a
-/// deadline of its own: barrier A, which the same call must pass first, has one. For teams that do
-/// not pass barrier A themselves.
+/// Waits until every rank has come to barrier A and has reported its count for each of this rank's
+/// experts, without a deadline of its own: the worker that passes barrier A has one, and names the
+/// rank that is late. For teams that do not pass barrier A themselves.
 void wait_for_receive_totals(const CpuCall& call);
 
 /// Rows of a pool expert in this call. After barrier A, or after wait_for_receive_totals.
