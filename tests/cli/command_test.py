@@ -172,7 +172,7 @@ with tempfile.TemporaryDirectory() as folder:
            f"records of {seen}", result)
     expect(all(set(p) == FIELDS for p in points), f"fields {set(points[0]) ^ FIELDS}", result)
     expect(xml.etree.ElementTree.parse(picture).getroot().tag.endswith("svg"), "no SVG", result)
-    result = on_a_terminal("bench", *SMALL[:-2], "--ranks", "2", *rates, "--tokens", "8", "--calls", "100k")
+    result = on_a_terminal("bench", *SMALL[:-2], "--ranks", "2", *rates, "--tokens", "8", "--calls", "30k")
     expect("bench [" in result.stdout and result.returncode == 0, "no progress on a terminal", result)
     refused(["bench", "--preset", "deepseek-v4-pro", "--ranks", "64"], "in all", "available", "fewer")
     refused(["bench", "--tokens", "1,many"], "many")
