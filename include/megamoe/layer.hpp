@@ -121,8 +121,8 @@ class Layer {
   ///
   /// An id beyond the experts is no route: that token's y is NaN, the call completes on every rank,
   /// and this rank throws Error{invalid_argument} that names rank, token, slot and value; the group
-  /// stays usable. After Error{deadline}, {peer_lost} or {aborted} y is NaN and the group refuses
-  /// further calls: make a new one.
+  /// stays usable. When a call that had begun ends with Error{deadline}, {peer_lost} or {aborted},
+  /// y is NaN and the group refuses further calls: make a new one.
   void forward(const Batch& batch, std::span<BFloat16> y, Execution execution = Execution::fused);
 
   /// Settles execution and y for replays. Throws Error{invalid_argument} when y does not hold

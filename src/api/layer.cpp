@@ -9,6 +9,7 @@
 #include "api/layer_plan.hpp"
 #include "api/packed_file.hpp"
 #include "base/check.hpp"
+#include "base/names.hpp"
 #include "cpu/convert.hpp"
 #include "cpu/engine.hpp"
 #include "plan/plan.hpp"
@@ -121,6 +122,7 @@ Batch Layer::batch(std::int64_t tokens) const {
 
 void Layer::forward(const Batch& batch, std::span<BFloat16> y, Execution execution) {
   const LayerConfig& config = state_->plan().config;
+  name_of(execution);  // refuses what is no execution
   const Batch own = this->batch(batch.tokens);
   check_argument(batch.experts.data() == own.experts.data(),
                  "the batch is not of this layer: fill and pass what Layer::batch returned");

@@ -242,6 +242,13 @@ std::string nearest(const std::vector<std::string>& sorted_names, const std::str
 void write_safetensors(const std::filesystem::path& path,
                        const std::vector<TensorToWrite>& tensors) {
   const std::string header = header_of(tensors);
+  // A rename would replace a device or a pipe by a file: as root, even /dev/null.
+  std::error_code unknown;
+  const std::filesystem::file_status there = std::filesystem::status(path, unknown);
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
+    fail(ErrorCode::io, "{} is there and no regular file: the name of a file is wanted",
+         path.string());
+  }
   std::filesystem::path part = path;
   part += ".part" + std::to_string(getpid());
   std::ofstream file(part, std::ios::binary);

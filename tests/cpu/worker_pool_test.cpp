@@ -22,7 +22,7 @@ std::uint64_t mapped_bytes() {
 }
 
 /// Ends the process: with 0 if a pool whose stacks do not fit is refused in words.
-[[noreturn]] void ask_for_more_stacks_than_fit() {
+[[noreturn, maybe_unused]] void ask_for_more_stacks_than_fit() {
   const rlimit little{mapped_bytes() + (std::uint64_t{512} << 20), RLIM_INFINITY};
   setrlimit(RLIMIT_AS, &little);
   try {
