@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <span>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -51,7 +52,7 @@ std::string play_rank(const LayerSource& source, const RunRequest& request, cons
       work.progress.advance();
     }
     reports.push_back(std::move(calls));
-    std::memcpy(work.payload.data() + e * y_bytes, y.data(), y_bytes);
+    std::ranges::copy(std::as_bytes(std::span(y)), work.payload.data() + e * y_bytes);
   }
   return Json{{"reports", reports}, {"plan", layer.explain()}, {"pack_ns", pack_ns}}.dump();
 }
