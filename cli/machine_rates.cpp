@@ -65,7 +65,8 @@ std::int64_t pieces_per_thread(std::int64_t threads) {
 
 double measure_bandwidth(std::int64_t threads) {
   const std::int64_t pieces = pieces_per_thread(threads);
-  const PageMemory memory(threads * pieces * kPieceFloats * std::int64_t{sizeof(float)});
+  const PageMemory memory(threads * pieces * kPieceFloats * std::int64_t{sizeof(float)},
+                          "measuring the read bandwidth");
   std::fill_n(memory.floats(), threads * pieces * kPieceFloats, 1.0f);
   std::atomic<float> sink{0};
   return rate_of(threads, [&](std::int64_t thread, std::int64_t n) {

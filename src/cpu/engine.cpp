@@ -134,7 +134,14 @@ Engine::Engine(const Plan& plan, std::shared_ptr<Arena> arena, std::shared_ptr<W
   }
 }
 
-CallReport Engine::forward(const EngineInput& input) {
+std::int64_t Engine::scratch_bytes(const Plan& plan) {
+  const std::int64_t counters = plan.shape.experts + plan.shape.pool_experts() + 1;
+  const VectorKernels& kernels = vector_kernels(plan.machine.instruction_set);
+  return plan.threads() * (gemm_scratch_bytes(plan, kernels) +
+                           counters * static_cast<std::int64_t>(sizeof(std::int64_t)));
+}
+
+const CallReport& Engine::forward(const EngineInput& input) {
   const Arena::Call lease(*arena_);
   const CpuCall call{
       .plan = plan_,
@@ -169,8 +176,9 @@ CallReport Engine::forward(const EngineInput& input) {
     throw;
   }
   times_.total_ns = ns_since(begin);
+  report_ = summarise(call);
   report_bad_ids();
-  return summarise(call);
+  return report_;
 }
 
 void Engine::run_fused(const CpuCall& call) {

@@ -24,8 +24,13 @@ class Engine {
   Engine(const Plan& plan, std::shared_ptr<Arena> arena, std::shared_ptr<WorkerPool> pool,
          const PackedWeights& weights, std::uint32_t layer, EngineHook hook = {});
 
+  /// What the workers of an engine with this plan take of private memory.
+  static std::int64_t scratch_bytes(const Plan& plan);
+
   /// One call; see Layer::forward for what is thrown when, and what y then holds.
-  CallReport forward(const EngineInput& input);
+  const CallReport& forward(const EngineInput& input);
+  /// The last call that ran to its end, one that named experts beyond the layer's included.
+  const CallReport& report() const { return report_; }
 
  private:
   void run_fused(const CpuCall& call);
@@ -46,6 +51,7 @@ class Engine {
   std::uint32_t layer_;
   EngineHook hook_;
   std::vector<WorkerScratch> scratch_;
+  CallReport report_;
   CallReport times_;  // the phases of the call that runs, written by the first worker of a team
 };
 

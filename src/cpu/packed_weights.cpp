@@ -1,6 +1,7 @@
 #include "cpu/packed_weights.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -79,14 +80,16 @@ void check_packable(const MatrixView& matrix, std::int64_t rows, std::int64_t co
 
 }  // namespace
 
-PageMemory::PageMemory(std::int64_t bytes) {
+PageMemory::PageMemory(std::int64_t bytes, std::string_view what) {
   if (bytes == 0) return;
   void* memory = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    fail(ErrorCode::out_of_memory, "{} bytes for packed weights are not to be had", bytes);
+    fail(ErrorCode::out_of_memory,
+         "{} bytes for {} are not to be had: {}; see the limit of address space (ulimit -v)", bytes,
+         what, std::strerror(errno));
   }
-  // Weights are one long stream: with 4 KiB pages the walks of the page tables show. A refusal only
+  // Read as one long stream: with 4 KiB pages the walks of the page tables show. A refusal only
   // costs speed.
   (void)madvise(memory, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
   data_ = {static_cast<std::byte*>(memory), UnmapPages{bytes}};
@@ -96,11 +99,17 @@ void UnmapPages::operator()(std::byte* data) const {
   munmap(data, static_cast<std::size_t>(bytes));
 }
 
+std::int64_t packed_matrix_bytes(const LayerShape& shape) {
+  const WeightFormat format = weight_format(shape.recipe);
+  return shape.pool_experts() * (gemm1_strips(format, shape.hidden, shape.intermediate).bytes() +
+                                 gemm2_strips(format, shape.hidden, shape.intermediate).bytes());
+}
+
 PackedWeights::PackedWeights(const LayerShape& shape)
     : shape_(shape),
       gemm1_(gemm1_strips(weight_format(shape.recipe), shape.hidden, shape.intermediate)),
       gemm2_(gemm2_strips(weight_format(shape.recipe), shape.hidden, shape.intermediate)),
-      strips_(shape.pool_experts() * (gemm1_.bytes() + gemm2_.bytes())) {}
+      strips_(packed_matrix_bytes(shape), "packed weights") {}
 
 void PackedWeights::pack(const LayerWeights& weights, std::int64_t rank) {
   check_argument(static_cast<std::int64_t>(weights.experts.size()) == shape_.experts,

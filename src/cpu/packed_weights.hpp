@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "megamoe/weights.hpp"
@@ -23,8 +24,8 @@ struct UnmapPages {
 class PageMemory {
  public:
   PageMemory() = default;
-  /// Zero-filled. Throws Error{out_of_memory} that names the bytes.
-  explicit PageMemory(std::int64_t bytes);
+  /// Zero-filled. what: "packed weights". Throws Error{out_of_memory} that names it and the bytes.
+  PageMemory(std::int64_t bytes, std::string_view what);
 
   std::byte* data() const { return data_.get(); }
   float* floats() const { return reinterpret_cast<float*>(data_.get()); }
@@ -43,6 +44,9 @@ struct PackedExpert {
   const float* up_bias;
   const float* down_bias;
 };
+
+/// Bytes of a rank's packed matrices; biases come on top.
+std::int64_t packed_matrix_bytes(const LayerShape& shape);
 
 class PackedWeights {
  public:

@@ -1,6 +1,7 @@
 #include "symmetric/collective.hpp"
 
 #include "base/check.hpp"
+#include "base/units.hpp"
 #include "symmetric/communicator.hpp"
 
 namespace megamoe {
@@ -16,8 +17,8 @@ std::string name_ranks(std::span<const int> ranks) {
 
 std::string describe_late(std::span<const int> ranks, std::chrono::nanoseconds deadline,
                           std::string_view what) {
-  return fmt::format("{} did not come within {:.1f} s to {}: raise the deadline if it needs longer",
-                     name_ranks(ranks), std::chrono::duration<double>(deadline).count(), what);
+  return fmt::format("{} did not come within {} to {}: raise the deadline if it needs longer",
+                     name_ranks(ranks), as_text(deadline), what);
 }
 
 void check_same_call(std::string_view rank_0_call, int rank, std::string_view call) {
@@ -26,6 +27,17 @@ void check_same_call(std::string_view rank_0_call, int rank, std::string_view ca
        "rank {} came to {} while rank 0 came to {}: all ranks make the same calls in the same "
        "order",
        rank, call, rank_0_call);
+}
+
+void check_private_memory(Communicator& communicator, std::int64_t bytes, std::string_view what,
+                          std::string_view fix) {
+  std::vector<MemoryRequest> requests;
+  const auto mine = encode(MemoryRequest{bytes, communicator.host_memory()});
+  for (const auto& payload :
+       communicator.all_gather(mine, fmt::format("ask for memory for {}", what))) {
+    requests.push_back(decode_request(payload));
+  }
+  check_private_requests(requests, what, fix);
 }
 
 void check_payload(std::span<const std::byte> payload) {

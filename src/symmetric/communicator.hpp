@@ -57,7 +57,15 @@ class Communicator {
   /// A sentence if `rank` is known to have died or left ("rank 2 (process 4711) died"), else
   /// nothing. Cheap enough to ask every few milliseconds.
   virtual std::optional<std::string> lost(int rank) const = 0;
+
+  /// What this rank's host can still give to its process.
+  virtual HostMemory host_memory() const = 0;
 };
+
+/// Collective: asks whether the host can hold `bytes` of every rank's private memory beside what it
+/// holds now. Throws what check_private_requests throws, on every rank, before a page is touched.
+void check_private_memory(Communicator& communicator, std::int64_t bytes, std::string_view what,
+                          std::string_view fix);
 
 /// A group whose ranks are threads of this process: entry r is the handle for the thread that plays
 /// rank r. A rank has left when the last copy of its handle is gone.

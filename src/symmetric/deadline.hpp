@@ -13,7 +13,7 @@ class Deadline {
       : start_(std::chrono::steady_clock::now()), limit_(limit) {}
 
   bool expired() const { return limit_.count() != 0 && passed() >= limit_; }
-  double seconds() const { return std::chrono::duration<double>(limit_).count(); }
+  std::chrono::nanoseconds limit() const { return limit_; }
 
   /// What is left, but at most `most`, in whole milliseconds rounded up, as poll() wants it.
   int milliseconds_left(std::chrono::milliseconds most) const {

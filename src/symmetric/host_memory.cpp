@@ -1,6 +1,7 @@
 #include "symmetric/host_memory.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -99,6 +100,14 @@ std::string in_gib(double bytes) {
   return fmt::format("{:.2f} GiB", bytes / (1024.0 * 1024.0 * 1024.0));
 }
 
+const HostMemory& least_of(std::span<const MemoryRequest> requests) {
+  return std::min_element(requests.begin(), requests.end(),
+                          [](const MemoryRequest& a, const MemoryRequest& b) {
+                            return a.host.available_bytes < b.host.available_bytes;
+                          })
+      ->host;
+}
+
 }  // namespace
 
 HostMemory host_memory_below(const fs::path& proc, const fs::path& cgroups) {
@@ -115,6 +124,40 @@ HostMemory available_host_memory() {
   return host_memory_below("/proc", "/sys/fs/cgroup");
 }
 
+std::vector<std::byte> encode(const MemoryRequest& request) {
+  const std::int64_t numbers[2] = {request.bytes, request.host.available_bytes};
+  std::vector<std::byte> data(sizeof(numbers) + request.host.limited_by.size());
+  std::memcpy(data.data(), numbers, sizeof(numbers));
+  std::memcpy(data.data() + sizeof(numbers), request.host.limited_by.data(),
+              request.host.limited_by.size());
+  return data;
+}
+
+MemoryRequest decode_request(std::span<const std::byte> data) {
+  std::int64_t numbers[2] = {};
+  if (data.size() < sizeof(numbers))
+    fail(ErrorCode::internal, "a memory request that is cut short");
+  std::memcpy(numbers, data.data(), sizeof(numbers));
+  const auto text = data.subspan(sizeof(numbers));
+  return {numbers[0],
+          {numbers[1], std::string(reinterpret_cast<const char*>(text.data()), text.size())}};
+}
+
+void check_private_requests(std::span<const MemoryRequest> requests, std::string_view what,
+                            std::string_view fix) {
+  const HostMemory& least = least_of(requests);
+  double sum = 0;
+  for (const MemoryRequest& request : requests) sum += static_cast<double>(request.bytes);
+  if (sum <= static_cast<double>(least.available_bytes)) return;
+  const auto most = std::max_element(
+      requests.begin(), requests.end(),
+      [](const MemoryRequest& a, const MemoryRequest& b) { return a.bytes < b.bytes; });
+  fail(ErrorCode::out_of_memory,
+       "{}: {} rank(s) of this host need {} in all (up to {} each), and {} are available by {}: {}",
+       what, requests.size(), in_gib(sum), in_gib(static_cast<double>(most->bytes)),
+       in_gib(static_cast<double>(least.available_bytes)), least.limited_by, fix);
+}
+
 void check_requests(std::span<const MemoryRequest> requests) {
   const auto ranks = static_cast<std::int64_t>(requests.size());
   const std::int64_t bytes = requests[0].bytes;
@@ -128,10 +171,7 @@ void check_requests(std::span<const MemoryRequest> requests) {
          "make their layers with the same shape, in the same order",
          bytes, rank, other);
   }
-  const HostMemory& least =
-      std::min_element(requests.begin(), requests.end(), [](const auto& a, const auto& b) {
-        return a.host.available_bytes < b.host.available_bytes;
-      })->host;
+  const HostMemory& least = least_of(requests);
   if (bytes <= least.available_bytes / ranks) return;
   fail(ErrorCode::out_of_memory,
        "symmetric memory: {} rank(s) of this host need {} bytes each ({} in all), and {} bytes "

@@ -10,6 +10,7 @@
 #include <poll.h>
 
 #include "base/check.hpp"
+#include "base/units.hpp"
 #include "symmetric/collective.hpp"
 #include "symmetric/reception.hpp"
 
@@ -189,8 +190,8 @@ void Meetings::distribute(const Message& result, const Deadline& deadline) {
   for (int rank = 1; rank < ranks_; ++rank) {
     // A rank that died after it came harms the next meeting, not this one.
     if (channel(rank).send(result, deadline) != Channel::State::blocked) continue;
-    fail(ErrorCode::deadline, "rank {} did not read what rank 0 sent within {:.1f} s: it is stuck",
-         rank, deadline.seconds());
+    fail(ErrorCode::deadline, "rank {} did not read what rank 0 sent within {}: it is stuck", rank,
+         as_text(deadline.limit()));
   }
 }
 
@@ -212,11 +213,10 @@ Error Meetings::gone(int rank, const Channel& from, std::string_view what) const
 Error Meetings::late(const Deadline& deadline, std::string_view what) const {
   const std::vector<int> missing = membership_.missing_at(meeting_);
   if (missing.empty()) {
-    return {
-        ErrorCode::deadline,
-        fmt::format("all ranks came to {}, but rank 0 did not answer within {:.1f} s: raise the "
-                    "deadline if it needs longer",
-                    what, deadline.seconds())};
+    return {ErrorCode::deadline,
+            fmt::format("all ranks came to {}, but rank 0 did not answer within {}: raise the "
+                        "deadline if it needs longer",
+                        what, as_text(deadline.limit()))};
   }
   return {ErrorCode::deadline, describe_late(missing, deadline_, what)};
 }

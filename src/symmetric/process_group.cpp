@@ -1,7 +1,6 @@
 // A group whose ranks are processes of one host. All talk passes through rank 0; the memory is one
 // memfd per rank, mapped by all.
 
-#include <cstring>
 #include <utility>
 
 #include "base/check.hpp"
@@ -24,25 +23,6 @@ class ProcessMemory final : public SymmetricMemory {
   std::vector<Mapping> parts_;
 };
 
-std::vector<std::byte> encode(const MemoryRequest& request) {
-  const std::int64_t numbers[2] = {request.bytes, request.host.available_bytes};
-  std::vector<std::byte> data(sizeof(numbers) + request.host.limited_by.size());
-  std::memcpy(data.data(), numbers, sizeof(numbers));
-  std::memcpy(data.data() + sizeof(numbers), request.host.limited_by.data(),
-              request.host.limited_by.size());
-  return data;
-}
-
-MemoryRequest decode_request(std::span<const std::byte> data) {
-  std::int64_t numbers[2] = {};
-  if (data.size() < sizeof(numbers))
-    fail(ErrorCode::internal, "a memory request that is cut short");
-  std::memcpy(numbers, data.data(), sizeof(numbers));
-  const auto text = data.subspan(sizeof(numbers));
-  return {numbers[0],
-          {numbers[1], std::string(reinterpret_cast<const char*>(text.data()), text.size())}};
-}
-
 class ProcessCommunicator final : public Communicator {
  public:
   ProcessCommunicator(const ProcessGroupOptions& options, MemorySource memory)
@@ -54,6 +34,7 @@ class ProcessCommunicator final : public Communicator {
   int ranks() const override { return meetings_.ranks(); }
   std::chrono::nanoseconds deadline() const override { return meetings_.deadline(); }
   std::optional<std::string> lost(int rank) const override { return meetings_.lost(rank); }
+  HostMemory host_memory() const override { return memory_(); }
 
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> payload,
                                                  std::string_view what) override {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/check.hpp"
+#include "base/units.hpp"
 #include "symmetric/collective.hpp"
 #include "symmetric/membership.hpp"
 
@@ -185,9 +186,9 @@ Error Reception::late() const {
     if (!members_[rank]) missing.push_back(static_cast<int>(rank));
   }
   std::string text = fmt::format(
-      "{} did not join the group '{}' within {:.1f} s: start all ranks, or raise the "
+      "{} did not join the group '{}' within {}: start all ranks, or raise the "
       "deadline if they need longer",
-      name_ranks(missing), options_.rendezvous, deadline_.seconds());
+      name_ranks(missing), options_.rendezvous, as_text(deadline_.limit()));
   for (std::size_t n = 0; n < turned_away_.size() && n < kMaxTurnedAway; ++n) {
     text += (n == 0 ? "; turned away: " : ", ") + turned_away_[n];
   }

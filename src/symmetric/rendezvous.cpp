@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/check.hpp"
+#include "base/units.hpp"
 #include "symmetric/reception.hpp"
 
 namespace megamoe {
@@ -30,9 +31,9 @@ Channel find_rank_0(const ProcessGroupOptions& options) {
     if (auto channel = connect_to(name)) return std::move(*channel);
     if (deadline.expired()) {
       fail(ErrorCode::deadline,
-           "rank {} waited {:.1f} s for rank 0 at the rendezvous '{}': start it (with the same "
+           "rank {} waited {} for rank 0 at the rendezvous '{}': start it (with the same "
            "rendezvous, user and network namespace), or raise the deadline",
-           options.rank, deadline.seconds(), options.rendezvous);
+           options.rank, as_text(deadline.limit()), options.rendezvous);
     }
     std::this_thread::sleep_for(kRetryEvery);
   }
@@ -62,9 +63,9 @@ Connections join(const ProcessGroupOptions& options) {
   }
   if (state == Channel::State::blocked) {
     fail(ErrorCode::deadline,
-         "rank {} waited {:.1f} s for rank 0 (process {}) to complete the group '{}': raise the "
+         "rank {} waited {} for rank 0 (process {}) to complete the group '{}': raise the "
          "deadline if some rank needs longer",
-         options.rank, deadline.seconds(), channel.peer_process(), options.rendezvous);
+         options.rank, as_text(deadline.limit()), channel.peer_process(), options.rendezvous);
   }
   if (state == Channel::State::complete && message.kind == MessageKind::failure) {
     throw read_failure(message);

@@ -168,6 +168,8 @@ class ThreadCommunicator final : public Communicator {
     return payloads;
   }
 
+  HostMemory host_memory() const override { return hub_->memory(); }
+
   std::unique_ptr<SymmetricMemory> allocate(std::int64_t bytes) override {
     Contribution mine;
     mine.request = MemoryRequest{bytes, hub_->memory()};

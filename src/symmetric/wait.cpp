@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "base/check.hpp"
+#include "base/units.hpp"
 
 namespace megamoe {
 namespace {
@@ -23,10 +24,6 @@ void pause_core() {
 #elif defined(__aarch64__)
   asm volatile("yield" ::: "memory");
 #endif
-}
-
-double seconds(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
 }
 
 std::string describe(const WaitName& name, const Observation& now) {
@@ -68,9 +65,9 @@ void Waiter::Patience::step(const WaitName& name, const Observation& now) {
   }
   if (expired) {
     give_up(ErrorCode::deadline,
-            fmt::format("rank {} waited {:.1f} s in {} for {}; raise the deadline if it needs "
+            fmt::format("rank {} waited {} in {} for {}; raise the deadline if it needs "
                         "longer",
-                        rank, seconds(time - count_from_), name.role, describe(name, now)));
+                        rank, as_text(time - count_from_), name.role, describe(name, now)));
   }
   back_off(time);
 }

@@ -68,6 +68,18 @@ TEST(EngineCases, ExpertsNeedNotDivideByRanks) {
   }
 }
 
+TEST(EngineCases, SizesOfModelsThatAreNoMultiplesOf128AreRight) {
+  for (const auto& [hidden, intermediate] : {std::pair{2880, 1408}, std::pair{2304, 2880}}) {
+    LayerConfig config = small_config();
+    config.hidden = hidden;
+    config.intermediate = intermediate;
+    config.experts = 3;
+    config.top_k = 2;
+    EngineGroup group({.config = config, .ranks = 2});
+    expect_right(group, group.inputs({3, 1}));
+  }
+}
+
 TEST(EngineCases, ARankMayOwnNoExpert) {
   LayerConfig config = small_config();
   config.experts = 3;

@@ -58,7 +58,7 @@ TEST(EngineRace, ADelayedRankChangesNoBits) {
                            worker != 0)
                          return;
                        slow_rank = -1;
-                       std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                       std::this_thread::sleep_for(std::chrono::milliseconds(100));
                      }});
   const auto inputs = group.inputs({24, 7, 19});
   const GroupResult expected = group.call(inputs, Execution::fused);

@@ -104,6 +104,19 @@ TEST(HostMemory, TheNeedOfAllRanksTogetherDecides) {
                    ErrorCode::out_of_memory, {"2 rank(s)", "501", "1000", "a test"}));
 }
 
+TEST(HostMemory, PrivateNeedsOfAllRanksTogetherDecideAndAreNamed) {
+  const HostMemory host{10 << 20, "a test"};
+  const auto error = [&](std::int64_t first, std::int64_t second) {
+    const std::vector<MemoryRequest> requests{{first, host}, {second, {20 << 20, "another"}}};
+    return error_of([&] { check_private_requests(requests, "packed weights", "take fewer"); });
+  };
+  EXPECT_FALSE(error(4 << 20, 6 << 20));
+  EXPECT_TRUE(says(error(4 << 20, 7 << 20), ErrorCode::out_of_memory,
+                   {"packed weights", "2 rank(s)", "0.01 GiB", "a test", "take fewer"}));
+  const std::int64_t huge = std::int64_t{1} << 62;
+  EXPECT_TRUE(says(error(huge, huge), ErrorCode::out_of_memory, {"8589934592.00 GiB in all"}));
+}
+
 TEST(HostMemory, ANeedBeyond64BitsIsRefusedToo) {
   const std::int64_t huge = std::int64_t{1} << 62;
   const HostMemory host{huge, "a test"};

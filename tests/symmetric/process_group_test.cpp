@@ -106,6 +106,25 @@ TEST(ProcessGroup, MoreThanTheHostHasIsRefusedOnEveryRankAndTheGroupGoesOn) {
   EXPECT_TRUE(all_returned(outcomes, "ok"));
 }
 
+TEST(ProcessGroup, PrivateMemoryThatTheHostLacksIsRefusedOnEveryRankAndTheGroupGoesOn) {
+  const auto outcomes = run_processes(
+      2, 20s,
+      [](Communicator& group) -> std::string {
+        const std::int64_t bytes = group.rank() == 0 ? 9000 : 11000;
+        const auto error =
+            error_of([&] { check_private_memory(group, bytes, "packed weights", "take fewer"); });
+        if (!says(error, ErrorCode::out_of_memory, {"packed weights", "2 rank(s)", "a test"})) {
+          return error ? error->what() : "accepted";
+        }
+        check_private_memory(group, 9000, "packed weights", "take fewer");
+        return "ok";
+      },
+      [] {
+        return HostMemory{19999, "a test"};
+      });
+  EXPECT_TRUE(all_returned(outcomes, "ok"));
+}
+
 TEST(ProcessGroup, ARankThatCannotMakeItsPartFailsTheAllocationOnEveryRank) {
   const auto outcomes = run_processes(2, 20s, [](Communicator& group) {
     const rlimit small{8192, 8192};

@@ -51,6 +51,12 @@ TEST(ThreadGroup, APartOutlivesTheRankThatMadeIt) {
   EXPECT_EQ(kept->base(1)[4095], std::byte{1});
 }
 
+TEST(ThreadGroup, AShortDeadlineIsNotSaidToBeZero) {
+  const auto group = make_thread_group(2, within(1ns));
+  EXPECT_TRUE(says(error_of([&] { group[1]->all_gather({}, "compare shapes"); }),
+                   ErrorCode::deadline, {"rank 0 did not come within 1 ns"}));
+}
+
 TEST(ThreadGroup, ARankThatNeverComesIsNamedAtTheDeadline) {
   const auto group = make_thread_group(3, within(50ms));
   EXPECT_TRUE(says(error_of([&] { group[1]->all_gather({}, "compare shapes"); }),

@@ -41,7 +41,7 @@ TEST(Waiter, TheDeadlineCountsFromTheLaterPoint) {
   Lonely rank(1ns);
   const auto later = Waiter::Clock::now() + 50ms;
   EXPECT_TRUE(says(error_of([&] { rank.waiter.until(kBlock, never, later); }), ErrorCode::deadline,
-                   {"waited 0."}));
+                   {"waited "}));
   EXPECT_GE(Waiter::Clock::now(), later);
 }
 
@@ -95,6 +95,7 @@ class DepartingGroup final : public Communicator {
     signalled = true;
     return "rank 1 left the group";
   }
+  HostMemory host_memory() const override { return {}; }
   mutable bool signalled = false;
 };
 

@@ -29,6 +29,19 @@ PanelFormat panel_format(XFormat format) {
   return PanelFormat::bf16;
 }
 
+struct ScratchFloats {
+  std::int64_t panel;
+  std::int64_t sums;
+  std::int64_t activations;
+};
+
+ScratchFloats scratch_floats(const Plan& plan, const VectorKernels& kernels) {
+  const std::int64_t rows = kernels.padded_rows(plan.block_rows);
+  const std::int64_t strips = max64(kTaskStrips, plan.gemm2_columns / kStripLanes);
+  return {max64(kPanelFloats, rows * kChunkColumns), strips * rows * kStripLanes,
+          plan.block_rows * kIntermediateGroup};
+}
+
 /// The strips of one task.
 struct StripRange {
   const std::byte* first;
@@ -215,15 +228,19 @@ void gemm2(const CpuCall& call, const TeamMember& me, const Task& task) {
   scratch.tally.pushed_bytes += block.rows * columns * std::int64_t{sizeof(BFloat16)};
 }
 
+std::int64_t gemm_scratch_bytes(const Plan& plan, const VectorKernels& kernels) {
+  const ScratchFloats floats = scratch_floats(plan, kernels);
+  return (floats.panel + floats.sums + floats.activations) * std::int64_t{sizeof(float)};
+}
+
 void size_gemm_scratch(const Plan& plan, const VectorKernels& kernels, WorkerScratch& scratch) {
-  const std::int64_t rows = kernels.padded_rows(plan.block_rows);
-  const std::int64_t strips = max64(kTaskStrips, plan.gemm2_columns / kStripLanes);
-  const auto floats = [](std::int64_t count) {
-    return PageMemory(count * std::int64_t{sizeof(float)});
+  const auto memory = [](std::int64_t floats) {
+    return PageMemory(floats * std::int64_t{sizeof(float)}, "a worker's scratch");
   };
-  scratch.panel = floats(max64(kPanelFloats, rows * kChunkColumns));
-  scratch.sums = floats(strips * rows * kStripLanes);
-  scratch.activations = floats(plan.block_rows * kIntermediateGroup);
+  const ScratchFloats floats = scratch_floats(plan, kernels);
+  scratch.panel = memory(floats.panel);
+  scratch.sums = memory(floats.sums);
+  scratch.activations = memory(floats.activations);
 }
 
 }  // namespace megamoe

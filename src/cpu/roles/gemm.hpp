@@ -15,7 +15,10 @@ void gemm1(const CpuCall& call, const TeamMember& me, const Task& task);
 /// each row's range to the combine region of the row's source rank.
 void gemm2(const CpuCall& call, const TeamMember& me, const Task& task);
 
-/// Sizes the buffers that both need.
+/// Bytes of the buffers that both need, of one worker.
+std::int64_t gemm_scratch_bytes(const Plan& plan, const VectorKernels& kernels);
+
+/// Sizes them.
 void size_gemm_scratch(const Plan& plan, const VectorKernels& kernels, WorkerScratch& scratch);
 
 }  // namespace megamoe
