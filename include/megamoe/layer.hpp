@@ -82,8 +82,8 @@ class Graph {
 
  private:
   friend class Layer;
-  Graph(Layer& layer, const GraphOptions& options) : layer_(&layer), options_(options) {}
-  Layer* layer_;
+  Graph(LayerState& layer, const GraphOptions& options) : layer_(&layer), options_(options) {}
+  LayerState* layer_;  // stays where it is when the Layer moves
   GraphOptions options_;
 };
 
@@ -119,6 +119,11 @@ class Layer {
   /// and is written whole. Returns when y is complete. The same bits for every execution, rank
   /// count, batch composition and timing.
   ///
+  /// An argument that is refused here, or by batch(), is no call: nothing has begun, nobody is
+  /// told, and the group stays usable. The others' calls wait for this rank, which may call again
+  /// with what is right; when it leaves the group instead they end with Error{peer_lost}, and when
+  /// it does neither, with Error{deadline}; both name it.
+  ///
   /// An id beyond the experts is no route: that token's y is NaN, the call completes on every rank,
   /// and this rank throws Error{invalid_argument} that names rank, token, slot and value; the group
   /// stays usable. When a call that had begun ends with Error{deadline}, {peer_lost} or {aborted},
@@ -139,7 +144,8 @@ class Layer {
   const LayerConfig& config() const;
   /// What was planned and why, in words.
   std::string explain() const;
-  /// The last call of this layer at this rank.
+  /// The last call of this layer at this rank that ran to its end; one whose ids were beyond the
+  /// experts did.
   const CallReport& report() const;
 
  private:

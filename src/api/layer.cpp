@@ -41,6 +41,13 @@ auto agreed_step(Communicator& communicator, std::string_view what, const Step& 
   return std::move(*result);
 }
 
+Plan agreed_plan(const LayerConfig& config, const Group& group, const LayerOptions& options) {
+  Communicator& communicator = group.state().communicator();
+  const std::int64_t cores = share_cores(communicator);
+  return agreed_step(communicator, "making a layer",
+                     [&] { return plan_layer(config, group.ranks(), options, cores); });
+}
+
 }  // namespace
 
 class LayerState {
@@ -48,16 +55,19 @@ class LayerState {
   template <class Fill>
   LayerState(const LayerConfig& config, const Group& group, const LayerOptions& options,
              const Fill& fill)
-      : group_(group), plan_(agreed_step(communicator(), "making a layer", [&] {
-          return plan_layer(config, group.ranks(), options);
-        })) {
+      : group_(group), plan_(agreed_plan(config, group, options)) {
     compare_identities(communicator(), plan_);
+    check_private_memory(communicator(), packed_matrix_bytes(plan_.shape), "packed weights",
+                         "take fewer or smaller experts, a recipe with smaller weights, or free "
+                         "memory");
     weights_ = agreed_step(communicator(), "packing weights", [&] {
       auto weights = std::make_unique<PackedWeights>(plan_.shape);
       fill(*weights, plan_);
       return weights;
     });
     arena_ = group_.state().arena(plan_.shape);
+    check_private_memory(communicator(), Engine::scratch_bytes(plan_), "the workers' scratch",
+                         "take fewer workers, or free memory");
     const std::uint32_t ordinal = group_.state().next_layer();
     agreed_step(communicator(), "starting workers", [&] {
       return &engine_.emplace(plan_, arena_, group_.state().pool(plan_.threads()), *weights_,
@@ -67,12 +77,12 @@ class LayerState {
 
   Communicator& communicator() const { return group_.state().communicator(); }
   const Plan& plan() const { return plan_; }
-  const Arena& arena() const { return *arena_; }
   PackedWeights& weights() { return *weights_; }
   int rank() const { return group_.rank(); }
 
-  void forward(const EngineInput& input) { report_ = engine_->forward(input); }
-  const CallReport& report() const { return report_; }
+  Batch batch(std::int64_t tokens) const;
+  void forward(const Batch& batch, std::span<BFloat16> y, Execution execution);
+  const CallReport& report() const { return engine_->report(); }
 
  private:
   Group group_;
@@ -80,8 +90,44 @@ class LayerState {
   std::unique_ptr<PackedWeights> weights_;
   std::shared_ptr<Arena> arena_;
   std::optional<Engine> engine_;
-  CallReport report_;
 };
+
+Batch LayerState::batch(std::int64_t tokens) const {
+  const LayerConfig& config = plan_.config;
+  check_argument(
+      tokens >= 0 && tokens <= config.max_tokens,
+      "a batch of {} tokens at rank {}: 0 to max_tokens = {} are wanted; make the layer with a "
+      "larger max_tokens, or call it several times",
+      tokens, rank(), config.max_tokens);
+  const auto size = [](std::int64_t count) { return static_cast<std::size_t>(count); };
+  Batch batch;
+  batch.tokens = tokens;
+  batch.x = {arena_->mine<std::byte>(RegionId::x),
+             size(tokens * x_row_bytes(config.recipe, config.hidden))};
+  batch.x_scales = {arena_->mine<std::byte>(RegionId::x_scales),
+                    size(tokens * x_scale_row_bytes(config.recipe, config.hidden))};
+  batch.experts = {arena_->mine<std::int64_t>(RegionId::expert_ids), size(tokens * config.top_k)};
+  batch.weights = {arena_->mine<float>(RegionId::expert_weights), size(tokens * config.top_k)};
+  return batch;
+}
+
+void LayerState::forward(const Batch& batch, std::span<BFloat16> y, Execution execution) {
+  const LayerConfig& config = plan_.config;
+  name_of(execution);  // refuses what is no execution
+  const Batch own = this->batch(batch.tokens);
+  check_argument(batch.experts.data() == own.experts.data(),
+                 "the batch is not of this layer: fill and pass what Layer::batch returned");
+  const auto values = static_cast<std::size_t>(batch.tokens * config.hidden);
+  check_argument(batch.x_bf16.data() == nullptr || batch.x_bf16.size() == values,
+                 "x_bf16 has {} values: {} tokens of {} are {}", batch.x_bf16.size(), batch.tokens,
+                 config.hidden, values);
+  check_argument(y.size() == values, "y has {} values: {} tokens of {} are {}", y.size(),
+                 batch.tokens, config.hidden, values);
+  engine_->forward({.tokens = batch.tokens,
+                    .x_bf16 = batch.x_bf16.data(),
+                    .y = y.data(),
+                    .execution = execution});
+}
 
 Layer::Layer(const LayerConfig& config, const LayerWeights& weights, const Group& group,
              const LayerOptions& options)
@@ -101,41 +147,11 @@ Layer& Layer::operator=(Layer&&) noexcept = default;
 Layer::~Layer() = default;
 
 Batch Layer::batch(std::int64_t tokens) const {
-  const LayerConfig& config = state_->plan().config;
-  check_argument(
-      tokens >= 0 && tokens <= config.max_tokens,
-      "a batch of {} tokens at rank {}: 0 to max_tokens = {} are wanted; make the layer with a "
-      "larger max_tokens, or call it several times",
-      tokens, state_->rank(), config.max_tokens);
-  const Arena& arena = state_->arena();
-  const auto size = [](std::int64_t count) { return static_cast<std::size_t>(count); };
-  Batch batch;
-  batch.tokens = tokens;
-  batch.x = {arena.mine<std::byte>(RegionId::x),
-             size(tokens * x_row_bytes(config.recipe, config.hidden))};
-  batch.x_scales = {arena.mine<std::byte>(RegionId::x_scales),
-                    size(tokens * x_scale_row_bytes(config.recipe, config.hidden))};
-  batch.experts = {arena.mine<std::int64_t>(RegionId::expert_ids), size(tokens * config.top_k)};
-  batch.weights = {arena.mine<float>(RegionId::expert_weights), size(tokens * config.top_k)};
-  return batch;
+  return state_->batch(tokens);
 }
 
 void Layer::forward(const Batch& batch, std::span<BFloat16> y, Execution execution) {
-  const LayerConfig& config = state_->plan().config;
-  name_of(execution);  // refuses what is no execution
-  const Batch own = this->batch(batch.tokens);
-  check_argument(batch.experts.data() == own.experts.data(),
-                 "the batch is not of this layer: fill and pass what Layer::batch returned");
-  const auto values = static_cast<std::size_t>(batch.tokens * config.hidden);
-  check_argument(batch.x_bf16.data() == nullptr || batch.x_bf16.size() == values,
-                 "x_bf16 has {} values: {} tokens of {} are {}", batch.x_bf16.size(), batch.tokens,
-                 config.hidden, values);
-  check_argument(y.size() == values, "y has {} values: {} tokens of {} are {}", y.size(),
-                 batch.tokens, config.hidden, values);
-  state_->forward({.tokens = batch.tokens,
-                   .x_bf16 = batch.x_bf16.data(),
-                   .y = y.data(),
-                   .execution = execution});
+  state_->forward(batch, y, execution);
 }
 
 Graph Layer::graph(const GraphOptions& options) {
@@ -143,13 +159,13 @@ Graph Layer::graph(const GraphOptions& options) {
   check_argument(static_cast<std::int64_t>(options.y.size()) == config.max_tokens * config.hidden,
                  "y of a graph has {} values: max_tokens {} of {} are wanted", options.y.size(),
                  config.max_tokens, config.hidden);
-  return Graph(*this, options);
+  return Graph(*state_, options);
 }
 
 void Graph::replay(std::int64_t tokens) {
   const Batch batch = layer_->batch(tokens);
-  layer_->forward(batch,
-                  options_.y.first(static_cast<std::size_t>(tokens * layer_->config().hidden)),
+  const std::int64_t hidden = layer_->plan().config.hidden;
+  layer_->forward(batch, options_.y.first(static_cast<std::size_t>(tokens * hidden)),
                   options_.execution);
 }
 
