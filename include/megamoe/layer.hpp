@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "megamoe/group.hpp"
@@ -17,18 +18,23 @@
 
 namespace megamoe {
 
-/// What a user may decide instead of the plan. Absent: the plan decides.
+/// What a user may decide instead of the plan. Absent: the plan decides. A backend refuses what it
+/// has no use for.
 struct LayerOptions {
-  std::optional<std::int64_t>
-      workers;  ///< threads of a fused or staged call (default: cores / ranks, at least 1)
-  std::optional<std::int64_t> k1_workers;         ///< threads of the split's dispatch and GEMM 1
-  std::optional<std::int64_t> k2_workers;         ///< threads of the split's GEMM 2
-  std::optional<std::int64_t> block_rows;         ///< BLOCK_M: 16, 32, 64, 96, 128 or 192
+  /// CPU: threads of a fused or staged call (default: cores / ranks, at least 1). CUDA: thread
+  /// blocks, each on a multiprocessor of its own (default: the rank's share of the device).
+  std::optional<std::int64_t> workers;
+  std::optional<std::int64_t> k1_workers;  ///< threads of the split's dispatch and GEMM 1
+  std::optional<std::int64_t> k2_workers;  ///< threads of the split's GEMM 2
+  /// BLOCK_M. CPU: 16, 32, 64, 96, 128 or 192. CUDA: 16 to 176 in steps of 16, instead of a choice
+  /// for each call.
+  std::optional<std::int64_t> block_rows;
   std::optional<InstructionSet> instruction_set;  ///< default: the best that the machine has
 };
 
 /// The input of one call: views into this rank's arena, to be filled by the caller before
-/// forward().
+/// forward(). In a group of CUDA devices they are memory of the rank's device, and so is x_bf16:
+/// what fills them is enqueued before the call, or over.
 struct Batch {
   std::int64_t tokens = 0;
   std::span<std::byte> x;  ///< [tokens, H] in the recipe's format
@@ -42,7 +48,9 @@ struct Batch {
 };
 
 /// What a call did at this rank. Times are wall time of the rank, busy times are sums over its
-/// workers.
+/// workers. On CUDA only total_ns is measured, from the call's beginning on its stream to its end,
+/// and the other times are 0; rows and routes are read from the arena, so a report is asked for
+/// before the arena's next call.
 struct CallReport {
   std::int64_t tokens = 0;
   std::int64_t routes = 0;  ///< of this rank's tokens
@@ -64,6 +72,7 @@ struct CallReport {
 
 class Layer;
 class LayerState;
+class GraphState;
 
 struct GraphOptions {
   Execution execution = Execution::fused;
@@ -73,18 +82,21 @@ struct GraphOptions {
 
 /// A call whose buffers are settled once: the arena's batch in, one y out. What may change between
 /// replays is read anew by each: x, ids, weights, the number of tokens, refreshed weights. Nothing
-/// is to be reset. Outlived by its Layer.
+/// is to be reset. Outlived by its Layer. On CUDA it is a CUDA graph of one kernel, whose tile is
+/// chosen for max_tokens unless LayerOptions::block_rows says another.
 class Graph {
  public:
   /// As Layer::forward on the batch of `tokens` tokens, tokens <= max_tokens; rows of y from
-  /// `tokens` on are untouched.
+  /// `tokens` on are untouched. Returns when y is complete.
   void replay(std::int64_t tokens);
+
+  /// CUDA: enqueues that on a stream and returns; see Layer::wait.
+  void replay(std::int64_t tokens, void* stream);
 
  private:
   friend class Layer;
-  Graph(LayerState& layer, const GraphOptions& options) : layer_(&layer), options_(options) {}
-  LayerState* layer_;  // stays where it is when the Layer moves
-  GraphOptions options_;
+  explicit Graph(std::shared_ptr<GraphState> state) : state_(std::move(state)) {}
+  std::shared_ptr<GraphState> state_;
 };
 
 /// A layer of a group. Construction is collective: every rank calls it, in the same order, and all
@@ -93,17 +105,23 @@ class Graph {
 ///
 /// Layers of a group with the same capacity and sizes share one arena, so their batches are the
 /// same memory.
+///
+/// In a group of CUDA devices the layer runs fused only. A stream is a cudaStream_t of the rank's
+/// device as void*, null for the device's default stream. Calls of a rank follow each other,
+/// whatever their streams. Ranks that one process drives from one thread enqueue their calls, all
+/// of them, before any is waited for, and on streams of their own. Nothing that waits for a device
+/// (cudaFree, the end of a Layer) belongs between the calls of its ranks.
 class Layer {
  public:
   /// Validates, plans, and packs this rank's experts (peak memory: the packed form and one expert).
-  /// `weights` may go afterwards.
+  /// `weights` are in host memory and may go afterwards.
   /// Throws Error{invalid_argument} for sizes that do not fit, Error{mismatch} that names what the
   /// ranks disagree on, Error{out_of_memory}, Error{unsupported}, Error{deadline}.
   Layer(const LayerConfig& config, const LayerWeights& weights, const Group& group,
         const LayerOptions& options = {});
 
   /// The same, with this rank's experts from a file that save_packed wrote for the same config,
-  /// ranks and rank.
+  /// backend, ranks and rank.
   Layer(const LayerConfig& config, const std::filesystem::path& packed, const Group& group,
         const LayerOptions& options = {});
 
@@ -116,8 +134,8 @@ class Layer {
   Batch batch(std::int64_t tokens) const;
 
   /// y[t] = sum over slots of weight * expert(x[t]); y is bf16 [tokens, H] in the caller's memory
-  /// and is written whole. Returns when y is complete. The same bits for every execution, rank
-  /// count, batch composition and timing.
+  /// (the device's in a group of CUDA devices) and is written whole. Returns when y is complete.
+  /// The same bits for every execution, rank count, batch composition and timing.
   ///
   /// An argument that is refused here, or by batch(), is no call: nothing has begun, nobody is
   /// told, and the group stays usable. The others' calls wait for this rank, which may call again
@@ -126,16 +144,40 @@ class Layer {
   ///
   /// An id beyond the experts is no route: that token's y is NaN, the call completes on every rank,
   /// and this rank throws Error{invalid_argument} that names rank, token, slot and value; the group
-  /// stays usable. When a call that had begun ends with Error{deadline}, {peer_lost} or {aborted},
-  /// y is NaN and the group refuses further calls: make a new one.
+  /// stays usable. When a call that had begun ends with Error{deadline}, {peer_lost}, {mismatch} or
+  /// {aborted}, y is NaN and the group refuses further calls: make a new one.
+  ///
+  /// In a group of CUDA devices: on the rank's own stream, after what the device's default stream
+  /// has been given.
   void forward(const Batch& batch, std::span<BFloat16> y, Execution execution = Execution::fused);
+
+  /// CUDA: enqueues the call on a stream and returns. What only the device can see is thrown by
+  /// wait() and poll(). The stream may be capturing a CUDA graph.
+  void forward(const Batch& batch, std::span<BFloat16> y, void* stream,
+               Execution execution = Execution::fused);
+
+  /// CUDA: the same with the number of tokens read from device memory when the call begins, so that
+  /// a captured call serves any number of tokens: 0 to max_tokens, larger ones count as max_tokens.
+  /// `batch` says how many are expected, which chooses the tile; y, and x_bf16 if it is set, have
+  /// max_tokens rows.
+  void forward_counted(const std::int32_t* tokens, const Batch& batch, std::span<BFloat16> y,
+                       void* stream, Execution execution = Execution::fused);
+
+  /// Waits for this rank's calls so far, then throws what they ran into: as forward(). Calls that
+  /// the caller captured and replays are the caller's to wait for; wait() then throws what they ran
+  /// into. A call that does not end within twice the group's deadline is an Error{deadline}: others
+  /// hold the device. Nothing to do on the CPU.
+  void wait();
+
+  /// Whether they are over; if so, throws as wait() does.
+  bool poll();
 
   /// Settles execution and y for replays. Throws Error{invalid_argument} when y does not hold
   /// max_tokens rows.
   Graph graph(const GraphOptions& options);
 
-  /// Replaces this rank's weights in place, keeping plan and arena. Not while a call runs. When it
-  /// throws for what is wrong with them, the layer keeps the weights that it had.
+  /// Replaces this rank's weights in place, keeping plan and arena. Waits for this rank's calls.
+  /// When it throws for what is wrong with them, the layer keeps the weights that it had.
   void refresh(const LayerWeights& weights);
 
   /// Writes this rank's packed experts.
@@ -144,8 +186,8 @@ class Layer {
   const LayerConfig& config() const;
   /// What was planned and why, in words.
   std::string explain() const;
-  /// The last call of this layer at this rank that ran to its end; one whose ids were beyond the
-  /// experts did.
+  /// The last call of this layer at this rank that was waited for and ran to its end; one whose ids
+  /// were beyond the experts did.
   const CallReport& report() const;
 
  private:
@@ -153,7 +195,7 @@ class Layer {
 };
 
 /// Writes x [tokens, hidden] in a recipe's format, as forward() does with Batch::x_bf16. Sizes as
-/// in Batch.
+/// in Batch, in host memory.
 void convert_x(Recipe recipe, std::int64_t hidden, std::span<const BFloat16> x,
                std::span<std::byte> values, std::span<std::byte> scales);
 

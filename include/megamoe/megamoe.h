@@ -60,6 +60,9 @@ typedef enum megamoe_activation { MEGAMOE_SWIGLU, MEGAMOE_SWIGLU_OAI } megamoe_a
 /// As megamoe::Execution.
 typedef enum megamoe_execution { MEGAMOE_FUSED, MEGAMOE_SPLIT, MEGAMOE_STAGED } megamoe_execution;
 
+/// As megamoe::Backend.
+typedef enum megamoe_backend { MEGAMOE_AUTOMATIC, MEGAMOE_CPU, MEGAMOE_CUDA } megamoe_backend;
+
 /// As megamoe::InstructionSet; the first: the best that the machine has.
 typedef enum megamoe_instruction_set {
   MEGAMOE_BEST_INSTRUCTION_SET,
@@ -172,6 +175,13 @@ const char* megamoe_last_error(void);
 /// For `deadline_ns`: that of megamoe::GroupOptions. 0: waits for ever.
 #define MEGAMOE_DEFAULT_DEADLINE ((int64_t)-1)
 
+/// As megamoe::cuda_devices.
+int megamoe_cuda_devices(void);
+
+/// As megamoe::choose_backend.
+megamoe_status megamoe_choose_backend(const megamoe_layer_config* config, int ranks,
+                                      megamoe_backend wanted, megamoe_backend* backend);
+
 /// A group of one rank.
 megamoe_status megamoe_group_single(int64_t deadline_ns, megamoe_group** group);
 
@@ -183,7 +193,34 @@ megamoe_status megamoe_group_threads(int ranks, int64_t deadline_ns, megamoe_gro
 megamoe_status megamoe_group_processes(int rank, int ranks, const char* rendezvous,
                                        int64_t deadline_ns, megamoe_group** group);
 
+/// Ranks of this process on CUDA devices, rank r on devices[r]: as megamoe_group_threads. Pointers
+/// of their batches, y and x_bf16 are device memory.
+megamoe_status megamoe_group_devices(const int* devices, int ranks, int64_t deadline_ns,
+                                     megamoe_group** groups);
+
+/// As megamoe_group_processes, with this rank on a CUDA device.
+megamoe_status megamoe_group_processes_on_device(int rank, int ranks, const char* rendezvous,
+                                                 int device, int64_t deadline_ns,
+                                                 megamoe_group** group);
+
+/// As megamoe::PeerGroupOptions.
+typedef struct megamoe_peers {
+  int device;
+  int rank;
+  int ranks;
+  void* const* parts;  ///< [ranks]
+  int64_t bytes;       ///< of each part, see megamoe_peer_bytes
+} megamoe_peers;
+
+/// A rank that meets the others in the caller's symmetric device memory.
+megamoe_status megamoe_group_peers(const megamoe_peers* peers, int64_t deadline_ns,
+                                   megamoe_group** group);
+megamoe_status megamoe_peer_bytes(const megamoe_layer_config* config, int ranks, int64_t* bytes);
+
 megamoe_status megamoe_group_rank(const megamoe_group* group, int* rank, int* ranks);
+
+/// MEGAMOE_CPU or MEGAMOE_CUDA.
+megamoe_status megamoe_group_backend(const megamoe_group* group, megamoe_backend* backend);
 
 /// Layers that were made with it stay usable.
 void megamoe_group_destroy(megamoe_group* group);
@@ -230,6 +267,20 @@ megamoe_status megamoe_layer_batch(const megamoe_layer* layer, int64_t tokens,
 /// Returns when y is complete; errors as in megamoe::Layer::forward.
 megamoe_status megamoe_layer_forward(megamoe_layer* layer, const megamoe_batch* batch, uint16_t* y,
                                      size_t y_values, megamoe_execution execution);
+
+/// Groups of CUDA devices: enqueue the call on a cudaStream_t (NULL: the default stream) and
+/// return, see megamoe::Layer. With `tokens`, a word of device memory, the number of tokens is read
+/// when the call begins; y, and x_bf16 if it is set, then have max_tokens rows.
+megamoe_status megamoe_layer_enqueue(megamoe_layer* layer, const megamoe_batch* batch, uint16_t* y,
+                                     size_t y_values, void* stream);
+megamoe_status megamoe_layer_enqueue_counted(megamoe_layer* layer, const int32_t* tokens,
+                                             const megamoe_batch* batch, uint16_t* y,
+                                             size_t y_values, void* stream);
+
+/// Waits for this rank's calls and returns what they ran into.
+megamoe_status megamoe_layer_wait(megamoe_layer* layer);
+/// *over: 1 if they are over, and then returns what they ran into; else 0.
+megamoe_status megamoe_layer_poll(megamoe_layer* layer, int* over);
 
 /// What was planned and why; valid as long as the layer.
 megamoe_status megamoe_layer_explain(const megamoe_layer* layer, const char** text);

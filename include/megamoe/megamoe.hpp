@@ -10,6 +10,7 @@
 //   std::cout << layer.explain();
 #pragma once
 
+#include "megamoe/backend.hpp"
 #include "megamoe/checkpoint.hpp"
 #include "megamoe/error.hpp"
 #include "megamoe/group.hpp"

@@ -35,6 +35,10 @@ enum class Activation { swiglu, swiglu_oai };
 /// another, on all workers.
 enum class Execution { fused, split, staged };
 
+/// Where a layer runs. `automatic`: on CUDA where a device is there that runs the layer, else on
+/// the CPU (see choose_backend in backend.hpp).
+enum class Backend { automatic, cpu, cuda };
+
 /// The vector instructions of the CPU kernels. Chosen once per process from what the machine has.
 enum class InstructionSet { scalar, avx2, avx512 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "megamoe/backend.hpp"
 #include "megamoe/checkpoint.hpp"
 #include "megamoe/error.hpp"
 #include "megamoe/group.hpp"
@@ -91,6 +92,22 @@ GroupOptions group_options(std::int64_t deadline_ns) {
   return {.deadline = std::chrono::nanoseconds(deadline_ns)};
 }
 
+/// A handle for each of the groups that `make` makes, or NULL in all places.
+template <class Make>
+megamoe_status made_all(megamoe_group** groups, int ranks, const Make& make) noexcept {
+  return guarded([&] {
+    required(groups, "groups");
+    for (int rank = 0; rank < ranks; ++rank) groups[rank] = nullptr;
+    std::vector<std::unique_ptr<megamoe_group>> handles;
+    for (Group& group : make()) {
+      handles.push_back(std::make_unique<megamoe_group>(megamoe_group{std::move(group)}));
+    }
+    for (std::size_t rank = 0; rank < handles.size(); ++rank) {
+      groups[rank] = handles[rank].release();
+    }
+  });
+}
+
 megamoe_layer explained(Layer layer) {
   std::string explanation = layer.explain();
   return megamoe_layer{std::move(layer), std::move(explanation)};
@@ -127,22 +144,35 @@ const char* megamoe_last_error(void) {
   return last_error.c_str();
 }
 
+int megamoe_cuda_devices(void) {
+  return megamoe::cuda_devices();
+}
+
+megamoe_status megamoe_choose_backend(const megamoe_layer_config* config, int ranks,
+                                      megamoe_backend wanted, megamoe_backend* backend) {
+  return guarded([&] {
+    required(backend, "backend") = from_backend(
+        megamoe::choose_backend(to_config(required(config, "config")), ranks, to_backend(wanted))
+            .backend);
+  });
+}
+
 megamoe_status megamoe_group_single(int64_t deadline_ns, megamoe_group** group) {
   return made(group, "group",
               [&] { return megamoe_group{megamoe::Group::single(group_options(deadline_ns))}; });
 }
 
 megamoe_status megamoe_group_threads(int ranks, int64_t deadline_ns, megamoe_group** groups) {
-  return guarded([&] {
-    required(groups, "groups");
-    for (int rank = 0; rank < ranks; ++rank) groups[rank] = nullptr;
-    std::vector<std::unique_ptr<megamoe_group>> handles;
-    for (megamoe::Group& group : megamoe::Group::threads(ranks, group_options(deadline_ns))) {
-      handles.push_back(std::make_unique<megamoe_group>(megamoe_group{std::move(group)}));
-    }
-    for (std::size_t rank = 0; rank < handles.size(); ++rank) {
-      groups[rank] = handles[rank].release();
-    }
+  return made_all(groups, ranks,
+                  [&] { return megamoe::Group::threads(ranks, group_options(deadline_ns)); });
+}
+
+megamoe_status megamoe_group_devices(const int* devices, int ranks, int64_t deadline_ns,
+                                     megamoe_group** groups) {
+  return made_all(groups, ranks, [&] {
+    megamoe::check_argument(ranks >= 1, "{} ranks: at least one is wanted", ranks);
+    const int* const first = &required(devices, "devices");
+    return megamoe::Group::devices({first, first + ranks}, group_options(deadline_ns));
   });
 }
 
@@ -157,11 +187,51 @@ megamoe_status megamoe_group_processes(int rank, int ranks, const char* rendezvo
   });
 }
 
+megamoe_status megamoe_group_processes_on_device(int rank, int ranks, const char* rendezvous,
+                                                 int device, int64_t deadline_ns,
+                                                 megamoe_group** group) {
+  return made(group, "group", [&] {
+    required(rendezvous, "rendezvous");
+    return megamoe_group{megamoe::Group::processes({.rank = rank,
+                                                    .ranks = ranks,
+                                                    .rendezvous = rendezvous,
+                                                    .group = group_options(deadline_ns),
+                                                    .device = device})};
+  });
+}
+
 megamoe_status megamoe_group_rank(const megamoe_group* group, int* rank, int* ranks) {
   return guarded([&] {
     const megamoe::Group& it = required(group, "group").group;
     required(rank, "rank") = it.rank();
     required(ranks, "ranks") = it.ranks();
+  });
+}
+
+megamoe_status megamoe_group_backend(const megamoe_group* group, megamoe_backend* backend) {
+  return guarded([&] {
+    required(backend, "backend") = from_backend(required(group, "group").group.backend());
+  });
+}
+
+megamoe_status megamoe_group_peers(const megamoe_peers* peers, int64_t deadline_ns,
+                                   megamoe_group** group) {
+  return made(group, "group", [&] {
+    const megamoe_peers& it = required(peers, "peers");
+    megamoe::check_argument(it.ranks >= 1, "{} ranks: at least one is wanted", it.ranks);
+    void* const* const parts = &required(it.parts, "peers->parts");
+    return megamoe_group{megamoe::Group::peers({.device = it.device,
+                                                .rank = it.rank,
+                                                .parts = {parts, parts + it.ranks},
+                                                .bytes = it.bytes,
+                                                .group = group_options(deadline_ns)})};
+  });
+}
+
+megamoe_status megamoe_peer_bytes(const megamoe_layer_config* config, int ranks, int64_t* bytes) {
+  return guarded([&] {
+    required(bytes, "bytes") =
+        megamoe::Group::peer_bytes(to_config(required(config, "config")), ranks);
   });
 }
 
@@ -259,6 +329,35 @@ megamoe_status megamoe_layer_forward(megamoe_layer* layer, const megamoe_batch* 
     megamoe::check_argument(y_values == 0 || y != nullptr,
                             "y is NULL: room for {} values is wanted", y_values);
     it.forward(input, {to_bf16(y), y_values}, to_execution(execution));
+  });
+}
+
+megamoe_status megamoe_layer_enqueue(megamoe_layer* layer, const megamoe_batch* batch, uint16_t* y,
+                                     size_t y_values, void* stream) {
+  return guarded([&] {
+    megamoe::Layer& it = required(layer, "layer").layer;
+    it.forward(to_batch(it, required(batch, "batch")), {to_bf16(y), y_values}, stream);
+  });
+}
+
+megamoe_status megamoe_layer_enqueue_counted(megamoe_layer* layer, const int32_t* tokens,
+                                             const megamoe_batch* batch, uint16_t* y,
+                                             size_t y_values, void* stream) {
+  return guarded([&] {
+    megamoe::Layer& it = required(layer, "layer").layer;
+    it.forward_counted(tokens, to_batch(it, required(batch, "batch")), {to_bf16(y), y_values},
+                       stream);
+  });
+}
+
+megamoe_status megamoe_layer_wait(megamoe_layer* layer) {
+  return guarded([&] { required(layer, "layer").layer.wait(); });
+}
+
+megamoe_status megamoe_layer_poll(megamoe_layer* layer, int* over) {
+  return guarded([&] {
+    required(over, "over") = 0;
+    *over = required(layer, "layer").layer.poll() ? 1 : 0;
   });
 }
 

@@ -24,6 +24,8 @@ static_assert(same(Activation::swiglu, MEGAMOE_SWIGLU) &&
               same(Activation::swiglu_oai, MEGAMOE_SWIGLU_OAI));
 static_assert(same(Execution::fused, MEGAMOE_FUSED) && same(Execution::split, MEGAMOE_SPLIT) &&
               same(Execution::staged, MEGAMOE_STAGED));
+static_assert(same(Backend::automatic, MEGAMOE_AUTOMATIC) && same(Backend::cpu, MEGAMOE_CPU) &&
+              same(Backend::cuda, MEGAMOE_CUDA));
 static_assert(same(WeightFormat::bf16, MEGAMOE_WEIGHTS_BF16) &&
               same(WeightFormat::fp4, MEGAMOE_WEIGHTS_FP4) &&
               same(WeightFormat::fp8, MEGAMOE_WEIGHTS_FP8));
@@ -127,6 +129,14 @@ LayerWeights to_weights(const megamoe_layer_weights& weights) {
 
 Execution to_execution(megamoe_execution execution) {
   return to_enum<Execution>(execution, MEGAMOE_STAGED, "execution");
+}
+
+Backend to_backend(megamoe_backend backend) {
+  return to_enum<Backend>(backend, MEGAMOE_CUDA, "backend");
+}
+
+megamoe_backend from_backend(Backend backend) {
+  return static_cast<megamoe_backend>(backend);
 }
 
 megamoe_report from_report(const CallReport& report) {

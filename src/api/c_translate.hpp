@@ -26,6 +26,8 @@ LayerOptions to_options(const megamoe_layer_options* options);
 LayerWeights to_weights(const megamoe_layer_weights& weights);
 
 Execution to_execution(megamoe_execution execution);
+Backend to_backend(megamoe_backend backend);
+megamoe_backend from_backend(Backend backend);
 
 /// rows_per_expert points into `report`.
 megamoe_report from_report(const CallReport& report);

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "api/arena_shelf.hpp"
+#include "api/gpu_rank.hpp"
 #include "cpu/worker_pool.hpp"
 #include "symmetric/arena.hpp"
 #include "symmetric/communicator.hpp"
@@ -14,10 +16,17 @@ namespace megamoe {
 
 class GroupState {
  public:
-  explicit GroupState(std::shared_ptr<Communicator> communicator)
-      : communicator_(std::move(communicator)) {}
+  /// member: of a group of CUDA devices, else null.
+  explicit GroupState(std::shared_ptr<Communicator> communicator,
+                      std::shared_ptr<GpuMember> member = nullptr)
+      : communicator_(std::move(communicator)) {
+    if (member) gpu_ = std::make_unique<GpuRank>(communicator_, std::move(member));
+  }
 
   Communicator& communicator() const { return *communicator_; }
+
+  /// Null in a group of CPUs.
+  GpuRank* gpu() const { return gpu_.get(); }
 
   /// Threads for this rank's calls, at least `threads`. A larger pool replaces a smaller one;
   /// layers keep what they have.
@@ -31,16 +40,11 @@ class GroupState {
   std::uint32_t next_layer() { return ++layers_; }
 
  private:
-  struct KnownArena {
-    std::uint64_t number;  ///< of the group's arenas, from 1: the same at all ranks
-    std::weak_ptr<Arena> arena;
-  };
-
   std::shared_ptr<Communicator> communicator_;
   std::shared_ptr<WorkerPool> pool_;
   std::shared_ptr<Arena> first_;  // carries the group's fault, barriers and call numbers
-  std::vector<KnownArena> arenas_;
-  std::uint64_t arenas_made_ = 0;
+  ArenaShelf<Arena> arenas_;
+  std::unique_ptr<GpuRank> gpu_;
   std::uint32_t layers_ = 0;
 };
 

@@ -17,8 +17,7 @@ namespace {
 
 using Identity = std::vector<std::pair<std::string, std::string>>;
 
-Identity identity_of(const Plan& plan) {
-  const LayerConfig& config = plan.config;
+Identity identity_of(const LayerConfig& config, const PlanIdentity& plan) {
   const auto number = [](auto value) { return fmt::format("{}", value); };
   return {{"version", version()},
           {"hidden", number(config.hidden)},
@@ -31,8 +30,8 @@ Identity identity_of(const Plan& plan) {
           {"activation", std::string(name_of(config.activation))},
           {"activation_limit",
            config.activation_limit ? number(*config.activation_limit) : std::string("none")},
-          {"instruction set", std::string(name_of(plan.machine.instruction_set))},
-          {"arena bytes", number(plan.arena.bytes)}};
+          {"kernels", plan.kernels},
+          {"arena bytes", number(plan.arena_bytes)}};
 }
 
 std::string as_text(const Identity& identity) {
@@ -51,8 +50,9 @@ std::string value_in(std::string_view text, const std::string& key) {
 
 }  // namespace
 
-void compare_identities(Communicator& communicator, const Plan& plan) {
-  const Identity identity = identity_of(plan);
+void compare_identities(Communicator& communicator, const LayerConfig& config,
+                        const PlanIdentity& plan) {
+  const Identity identity = identity_of(config, plan);
   const std::string own = as_text(identity);
   const auto all =
       communicator.all_gather(std::as_bytes(std::span(own.data(), own.size())), "comparing layers");

@@ -12,19 +12,32 @@
 namespace megamoe {
 namespace {
 
-// Raised when layout/weight_strips.hpp changes.
+// Raised when layout/weight_strips.hpp or layout/sm90_weights.hpp changes.
 constexpr int kPackedFormat = 1;
+// The forms, of the CPU's kernels and of Hopper's.
+constexpr const char* kStrips = "strips";
+constexpr const char* kTiles = "sm90 tiles";
 
 /// What the strips depend on, in words: equal texts mean that a file fits.
-std::string description_of(const Plan& plan, int rank) {
-  const LayerShape& shape = plan.shape;
-  return fmt::format("strips {} of rank {} of {}: H {} I {} E {} (+{} shared), {}", kPackedFormat,
+std::string description_of(const LayerShape& shape, int rank, std::string_view form) {
+  return fmt::format("{} {} of rank {} of {}: H {} I {} E {} (+{} shared), {}", form, kPackedFormat,
                      rank, shape.ranks, shape.hidden, shape.intermediate, shape.experts,
                      shape.shared_experts, name_of(shape.recipe));
 }
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+/// Throws Error{mismatch} unless the file is for the layer that is described.
+void check_description(const SafetensorsFile& file, const std::filesystem::path& path,
+                       const std::string& wanted) {
+  const std::span<const std::byte> text = file.tensor("layer").bytes;
+  const std::string found(reinterpret_cast<const char*>(text.data()), text.size());
+  if (found != wanted) {
+    fail(ErrorCode::mismatch, "{} holds {}; wanted are {}: pack the weights anew", path.string(),
+         found, wanted);
+  }
 }
 
 TensorToWrite bytes_tensor(const std::string& name, std::span<const std::byte> bytes) {
@@ -35,7 +48,7 @@ TensorToWrite bytes_tensor(const std::string& name, std::span<const std::byte> b
 
 void save_packed_file(const std::filesystem::path& file, const Plan& plan, int rank,
                       PackedWeights& weights) {
-  const std::string description = description_of(plan, rank);
+  const std::string description = description_of(plan.shape, rank, kStrips);
   write_safetensors(
       file, {bytes_tensor("layer", bytes_of(description)), bytes_tensor("strips", weights.strips()),
              bytes_tensor("biases", std::as_bytes(std::span(weights.biases())))});
@@ -44,13 +57,7 @@ void save_packed_file(const std::filesystem::path& file, const Plan& plan, int r
 void load_packed_file(const std::filesystem::path& path, const Plan& plan, int rank,
                       PackedWeights& weights) {
   const SafetensorsFile file(path);
-  const std::span<const std::byte> text = file.tensor("layer").bytes;
-  const std::string found(reinterpret_cast<const char*>(text.data()), text.size());
-  const std::string wanted = description_of(plan, rank);
-  if (found != wanted) {
-    fail(ErrorCode::mismatch, "{} holds {}; wanted are {}: pack the weights anew", path.string(),
-         found, wanted);
-  }
+  check_description(file, path, description_of(plan.shape, rank, kStrips));
   const std::span<const std::byte> strips = file.tensor("strips").bytes;
   const std::span<const std::byte> biases = file.tensor("biases").bytes;
   const std::int64_t bias_bytes = weights.bias_floats() * std::int64_t{sizeof(float)};
@@ -62,6 +69,23 @@ void load_packed_file(const std::filesystem::path& path, const Plan& plan, int r
   std::memcpy(weights.strips().data(), strips.data(), strips.size());
   weights.biases().resize(biases.size() / sizeof(float));
   if (!biases.empty()) std::memcpy(weights.biases().data(), biases.data(), biases.size());
+}
+
+void save_packed_pieces(const std::filesystem::path& file, const LayerShape& shape, int rank,
+                        const std::vector<sm90::PackedPiece>& pieces) {
+  const std::string description = description_of(shape, rank, kTiles);
+  std::vector<TensorToWrite> tensors{bytes_tensor("layer", bytes_of(description))};
+  for (const sm90::PackedPiece& piece : pieces) {
+    tensors.push_back(bytes_tensor(piece.name, piece.bytes));
+  }
+  write_safetensors(file, tensors);
+}
+
+void load_packed_pieces(const std::filesystem::path& path, const LayerShape& shape, int rank,
+                        sm90::FusedLayer& layer) {
+  const SafetensorsFile file(path);
+  check_description(file, path, description_of(shape, rank, kTiles));
+  layer.load([&](const std::string& name) { return file.tensor(name).bytes; });
 }
 
 }  // namespace megamoe

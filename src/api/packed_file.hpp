@@ -3,9 +3,11 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 #include "cpu/packed_weights.hpp"
 #include "plan/plan.hpp"
+#include "sm90/fused_layer.hpp"
 
 namespace megamoe {
 
@@ -17,5 +19,11 @@ void save_packed_file(const std::filesystem::path& file, const Plan& plan, int r
 /// is wanted.
 void load_packed_file(const std::filesystem::path& file, const Plan& plan, int rank,
                       PackedWeights& weights);
+
+/// The same for what a rank on a CUDA device packed.
+void save_packed_pieces(const std::filesystem::path& file, const LayerShape& shape, int rank,
+                        const std::vector<sm90::PackedPiece>& pieces);
+void load_packed_pieces(const std::filesystem::path& file, const LayerShape& shape, int rank,
+                        sm90::FusedLayer& layer);
 
 }  // namespace megamoe

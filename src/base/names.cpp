@@ -28,6 +28,8 @@ constexpr Names<Execution, 3> kExecutions{
 constexpr Names<InstructionSet, 3> kInstructionSets{{{InstructionSet::scalar, "scalar"},
                                                      {InstructionSet::avx2, "avx2"},
                                                      {InstructionSet::avx512, "avx512"}}};
+constexpr Names<Backend, 3> kBackends{
+    {{Backend::automatic, "auto"}, {Backend::cpu, "cpu"}, {Backend::cuda, "cuda"}}};
 
 template <class Enum, std::size_t N>
 std::string_view name_in(const Names<Enum, N>& names, Enum value) {
@@ -62,6 +64,9 @@ std::string_view name_of(Execution execution) {
 std::string_view name_of(InstructionSet set) {
   return name_in(kInstructionSets, set);
 }
+std::string_view name_of(Backend backend) {
+  return name_in(kBackends, backend);
+}
 
 Recipe parse_recipe(std::string_view name) {
   return parse_in(kRecipes, "recipe", name);
@@ -74,6 +79,9 @@ Execution parse_execution(std::string_view name) {
 }
 InstructionSet parse_instruction_set(std::string_view name) {
   return parse_in(kInstructionSets, "instruction set", name);
+}
+Backend parse_backend(std::string_view name) {
+  return parse_in(kBackends, "backend", name);
 }
 
 }  // namespace megamoe

@@ -1,6 +1,7 @@
 #include "sm90/fused_layer.hpp"
 
 #include <array>
+#include <cstring>
 
 #include "base/check.hpp"
 #include "device/cuda.hpp"
@@ -9,6 +10,7 @@
 #include "sm90/kernels.hpp"
 #include "sm90/pack_weights.hpp"
 #include "sm90/params.hpp"
+#include "sm90/prepare.hpp"
 
 namespace megamoe::sm90 {
 
@@ -39,43 +41,6 @@ const void* fused_kernel_of(const KernelShape& shape) {
   }
 }
 
-struct GpuArena::State {
-  GpuArenaLayout layout;
-  device::Memory memory;
-};
-
-GpuArena::GpuArena(const LayerConfig& config, std::int64_t ranks)
-    : state_(std::make_unique<State>()) {
-  state_->layout = make_gpu_arena_layout(make_shape(config, ranks));
-  state_->memory = device::Memory(state_->layout.bytes, "the arena");
-  for (const GpuRegionSpan& region : state_->layout.regions) {
-    if (region.kind != RegionKind::control) continue;
-    device::check(
-        cudaMemset(base() + region.offset_bytes, 0, static_cast<std::size_t>(region.bytes())),
-        "clearing control words");
-  }
-  device::check(cudaDeviceSynchronize(), "clearing control words");
-}
-GpuArena::~GpuArena() = default;
-GpuArena::GpuArena(GpuArena&&) noexcept = default;
-
-std::byte* GpuArena::base() const {
-  return state_->memory.get();
-}
-const GpuArenaLayout& GpuArena::layout() const {
-  return state_->layout;
-}
-
-void GpuArena::poison(int byte) {
-  for (const GpuRegionSpan& region : state_->layout.regions) {
-    if (region.kind != RegionKind::data) continue;
-    device::check(
-        cudaMemset(base() + region.offset_bytes, byte, static_cast<std::size_t>(region.bytes())),
-        "poisoning data");
-  }
-  device::check(cudaDeviceSynchronize(), "poisoning data");
-}
-
 struct FusedLayer::State {
   LayerConfig config;
   LayerShape shape;
@@ -85,6 +50,8 @@ struct FusedLayer::State {
   PackedWeights w1;
   PackedWeights w2;
   device::Memory scratch;
+  device::Memory tokens_word;  ///< T of a counted call, within its bounds
+  device::Stream reading;      ///< for reading records: waits for no call
   std::int64_t rounded = 0;
 
   template <class T>
@@ -92,22 +59,49 @@ struct FusedLayer::State {
     return reinterpret_cast<T*>(options.arenas[static_cast<std::size_t>(options.rank)] +
                                 layout[id].offset_bytes);
   }
+  void allocate();
   void pack(const LayerWeights& weights);
   FusedParams params(const GpuPlan& plan) const;
+  void prepare(const GpuCall& call, FusedParams& params, void* stream) const;
   void launch(const GpuPlan& plan, FusedParams& params, void* stream) const;
+  FaultWords read_faults(int rank) const;
 };
 
+void FusedLayer::State::allocate() {
+  // A rank that owns none has room for one.
+  const std::int64_t local = max64(1, local_experts(shape, options.rank));
+  w1 = allocate_packed(packed_gemm1(shape), local, "packed W1");
+  w2 = allocate_packed(packed_gemm2(shape), local, "packed W2");
+  std::int64_t scratch_bytes = 16;
+  for (const KernelShape& kernel : kKernelShapes) {
+    // Loading every kernel now keeps lazy loading, which waits for the device, out of the calls.
+    device::check(
+        cudaFuncSetAttribute(fused_kernel_of(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(kMaxSharedBytes)),
+        "preparing the fused kernel");
+    if (kernel.gemm1_tiles() == 2) {
+      scratch_bytes = max64(scratch_bytes, machine.blocks * kernel.tokens * kernel.math_threads());
+    }
+  }
+  scratch = device::Memory(scratch_bytes, "activations between tiles");
+  tokens_word = device::Memory(sizeof(std::int32_t), "the number of tokens");
+  load_preparations();
+}
+
 void FusedLayer::State::pack(const LayerWeights& weights) {
+  check_weights(shape, options.rank, weights);
   const std::int64_t local = local_experts(shape, options.rank);
   WeightPacker packer(shape);
-  w1 = packer.allocate_gemm1(local);
-  w2 = packer.allocate_gemm2(local);
+  for (PackedWeights* packed : {&w1, &w2}) {
+    packed->has_bias = PackedWeights::Bias::none;
+    packed->bias.fill(0);
+  }
   for (std::int64_t e = 0; e < local; ++e) {
     const std::int64_t expert = expert_of(shape, {options.rank, e});
     packer.pack(weights.experts[static_cast<std::size_t>(expert)], e, w1, w2,
                 fmt::format("expert {}", expert));
   }
-  rounded = packer.rounded_values();
+  rounded = packer.rounded_values();  // waits until all is packed
 }
 
 FusedParams FusedLayer::State::params(const GpuPlan& plan) const {
@@ -153,8 +147,7 @@ void FusedLayer::State::launch(const GpuPlan& plan, FusedParams& params, void* s
                 "launching the fused kernel");
 }
 
-FusedLayer::FusedLayer(const LayerConfig& config, const LayerWeights& weights,
-                       const FusedOptions& options)
+FusedLayer::FusedLayer(const LayerConfig& config, const FusedOptions& options)
     : state_(std::make_unique<State>()) {
   const auto ranks = static_cast<std::int64_t>(options.arenas.size());
   validate(config);
@@ -167,19 +160,13 @@ FusedLayer::FusedLayer(const LayerConfig& config, const LayerWeights& weights,
   s.options = options;
   s.layout = make_gpu_arena_layout(s.shape);
   s.machine.blocks = options.blocks.value_or(device::multiprocessors());
-  s.pack(weights);
-  std::int64_t scratch = 16;
-  for (const KernelShape& kernel : kKernelShapes) {
-    // Loading every kernel now keeps lazy loading, which waits for the device, out of the calls.
-    device::check(
-        cudaFuncSetAttribute(fused_kernel_of(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(kMaxSharedBytes)),
-        "preparing the fused kernel");
-    if (kernel.gemm1_tiles() == 2) {
-      scratch = max64(scratch, s.machine.blocks * kernel.tokens * kernel.math_threads());
-    }
-  }
-  s.scratch = device::Memory(scratch, "activations between tiles");
+  s.allocate();
+}
+
+FusedLayer::FusedLayer(const LayerConfig& config, const LayerWeights& weights,
+                       const FusedOptions& options)
+    : FusedLayer(config, options) {
+  state_->pack(weights);
 }
 FusedLayer::~FusedLayer() = default;
 FusedLayer::FusedLayer(FusedLayer&&) noexcept = default;
@@ -194,24 +181,47 @@ GpuPlan FusedLayer::plan(std::int64_t tokens, const GpuOverrides& overrides) con
   return make_gpu_plan(state_->shape, tokens, state_->machine, overrides);
 }
 
-void FusedLayer::forward(std::int64_t tokens, BFloat16* y, void* stream,
-                         const GpuOverrides& overrides) {
-  check_argument(tokens >= 0 && tokens <= state_->config.max_tokens,
-                 "tokens is {}: 0 to max_tokens = {} is wanted", tokens, state_->config.max_tokens);
-  const GpuPlan plan = this->plan(tokens, overrides);
+void FusedLayer::State::prepare(const GpuCall& call, FusedParams& params, void* stream) const {
+  params.tokens = static_cast<std::int32_t>(call.tokens);
+  params.y = reinterpret_cast<__nv_bfloat16*>(call.y);
+  const std::int32_t* word = nullptr;
+  if (call.tokens_word != nullptr) {
+    // The kernel knows the arena's capacity, which is rounded up: y has no more than max_tokens.
+    word = params.tokens_word = tokens_word.as<std::int32_t>();
+    launch_clamp_tokens(tokens_word.as<std::int32_t>(), call.tokens_word, config.max_tokens,
+                        stream);
+  }
+  if (call.x_bf16 != nullptr) {
+    launch_quantise({.x = call.x_bf16,
+                     .hidden = shape.hidden,
+                     .tokens = word == nullptr ? call.tokens : config.max_tokens,
+                     .word = word,
+                     .values = region<std::byte>(GpuRegion::x),
+                     .scales = region<std::byte>(GpuRegion::x_scales)},
+                    stream);
+  }
+  device::check(cudaGetLastError(), "preparing a call");
+}
+
+void FusedLayer::enqueue(const GpuCall& call, void* stream) {
+  check_argument(call.tokens >= 0 && call.tokens <= state_->config.max_tokens,
+                 "tokens is {}: 0 to max_tokens = {} is wanted", call.tokens,
+                 state_->config.max_tokens);
+  const auto aligned = [](const void* pointer) {
+    return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
+  };
+  check_argument(aligned(call.y) && aligned(call.x_bf16),
+                 "y begins at {} and x_bf16 at {}: addresses aligned to 16 bytes are wanted",
+                 fmt::ptr(call.y), fmt::ptr(call.x_bf16));
+  const GpuPlan plan = this->plan(call.tokens, call.overrides);
   FusedParams params = state_->params(plan);
-  params.tokens = static_cast<std::int32_t>(tokens);
-  params.y = reinterpret_cast<__nv_bfloat16*>(y);
+  state_->prepare(call, params, stream);
   state_->launch(plan, params, stream);
 }
 
-void FusedLayer::forward_counted(const std::int32_t* tokens, std::int64_t expected_tokens,
-                                 BFloat16* y, void* stream) {
-  const GpuPlan plan = this->plan(expected_tokens);
-  FusedParams params = state_->params(plan);
-  params.tokens_word = tokens;
-  params.y = reinterpret_cast<__nv_bfloat16*>(y);
-  state_->launch(plan, params, stream);
+void FusedLayer::forward(std::int64_t tokens, BFloat16* y, void* stream,
+                         const GpuOverrides& overrides) {
+  enqueue({.tokens = tokens, .y = y, .overrides = overrides}, stream);
 }
 
 namespace {
@@ -248,25 +258,114 @@ const char* words_for(WaitSignal signal) {
 
 }  // namespace
 
+FaultWords FusedLayer::State::read_faults(int rank) const {
+  FaultWords words;
+  const std::byte* const arena = options.arenas[static_cast<std::size_t>(rank)];
+  reading.copy(&words, arena + layout[GpuRegion::fault].offset_bytes, sizeof words);
+  reading.wait();
+  return words;
+}
+
 void FusedLayer::wait(void* stream) {
   device::check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "the fused kernel");
-  const auto read = [](const std::byte* arena, const GpuArenaLayout& layout) {
-    FaultWords words;
-    device::check(cudaMemcpy(&words, arena + layout[GpuRegion::fault].offset_bytes, sizeof words,
-                             cudaMemcpyDeviceToHost),
-                  "reading the fault record");
-    return words;
-  };
-  const FaultWords mine =
-      read(state_->options.arenas[static_cast<std::size_t>(state_->options.rank)], state_->layout);
-  if (mine.fault.abort != 0) throw_fault(read(state_->options.arenas[0], state_->layout).fault);
+  check();
+}
+
+void FusedLayer::check() {
+  const State& s = *state_;
+  const FaultWords mine = s.read_faults(s.options.rank);
+  if (mine.fault.abort != 0) {
+    // Whoever came second may have told the ranks before the first had written its record.
+    FaultWords first = s.read_faults(0);
+    for (int look = 0; look < 1000 && first.fault.complete == 0; ++look) first = s.read_faults(0);
+    throw_fault(first.fault);
+  }
   if (mine.bad_id.complete == 0) return;
-  device::check(cudaMemset(&state_->region<FaultWords>(GpuRegion::fault)->bad_id, 0, sizeof(BadId)),
-                "clearing a record");
+  const BadId none{};
+  s.reading.copy(&s.region<FaultWords>(GpuRegion::fault)->bad_id, &none, sizeof none);
+  s.reading.wait();
   fail(ErrorCode::invalid_argument,
        "rank {}, token {}, slot {}: expert {} does not exist, there are {}; that token's y is NaN",
-       state_->options.rank, mine.bad_id.token, mine.bad_id.slot, mine.bad_id.value,
-       state_->config.experts);
+       s.options.rank, mine.bad_id.token, mine.bad_id.slot, mine.bad_id.value, s.config.experts);
+}
+
+std::vector<std::int64_t> FusedLayer::rows_per_expert() const {
+  const State& s = *state_;
+  const std::int64_t experts = s.shape.experts_per_rank();
+  std::vector<std::uint32_t> counts(static_cast<std::size_t>(s.shape.ranks * experts));
+  s.reading.copy(counts.data(), s.region<std::uint32_t>(GpuRegion::receive_count),
+                 static_cast<std::int64_t>(counts.size() * sizeof counts[0]));
+  s.reading.wait();
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(local_experts(s.shape, s.options.rank)),
+                                 0);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const std::size_t expert = i % static_cast<std::size_t>(experts);
+    if (expert < rows.size()) rows[expert] += counts[i];
+  }
+  return rows;
+}
+
+void FusedLayer::refresh(const LayerWeights& weights) {
+  state_->pack(weights);
+}
+
+namespace {
+
+/// Every piece of packed weights by name; the same for saving and loading.
+template <class Weights, class Visit>
+void for_each_piece(Weights& w1, Weights& w2, const Visit& visit) {
+  visit("gemm1.tiles", w1.tiles);
+  visit("gemm1.row_factors", w1.row_factors);
+  visit("gemm1.bias", w1.bias);
+  visit("gemm2.tiles", w2.tiles);
+  visit("gemm2.row_factors", w2.row_factors);
+  visit("gemm2.bias", w2.bias);
+}
+
+}  // namespace
+
+std::vector<PackedPiece> FusedLayer::packed() const {
+  std::vector<PackedPiece> pieces;
+  for_each_piece(state_->w1, state_->w2, [&](const char* name, const device::Memory& memory) {
+    PackedPiece piece{name, std::vector<std::byte>(static_cast<std::size_t>(memory.bytes()))};
+    memory.copy_to(piece.bytes.data(), memory.bytes());
+    pieces.push_back(std::move(piece));
+  });
+  const auto number = [&](const char* name, std::int64_t value) {
+    PackedPiece piece{name, std::vector<std::byte>(sizeof value)};
+    std::memcpy(piece.bytes.data(), &value, sizeof value);
+    pieces.push_back(std::move(piece));
+  };
+  number("gemm1.has_bias", state_->w1.has_bias == PackedWeights::Bias::some ? 1 : 0);
+  number("gemm2.has_bias", state_->w2.has_bias == PackedWeights::Bias::some ? 1 : 0);
+  number("rounded", state_->rounded);
+  return pieces;
+}
+
+void FusedLayer::load(
+    const std::function<std::span<const std::byte>(const std::string& name)>& piece) {
+  const auto sized = [&](const char* name, std::int64_t bytes) {
+    const std::span<const std::byte> found = piece(name);
+    if (static_cast<std::int64_t>(found.size()) != bytes) {
+      fail(ErrorCode::format, "{} of packed weights has {} bytes: {} are wanted", name,
+           found.size(), bytes);
+    }
+    return found;
+  };
+  for_each_piece(state_->w1, state_->w2, [&](const char* name, device::Memory& memory) {
+    memory.copy_from(sized(name, memory.bytes()).data(), memory.bytes());
+  });
+  const auto number = [&](const char* name) {
+    std::int64_t value = 0;
+    std::memcpy(&value, sized(name, sizeof value).data(), sizeof value);
+    return value;
+  };
+  const auto bias = [&](const char* name) {
+    return number(name) != 0 ? PackedWeights::Bias::some : PackedWeights::Bias::none;
+  };
+  state_->w1.has_bias = bias("gemm1.has_bias");
+  state_->w2.has_bias = bias("gemm2.has_bias");
+  state_->rounded = number("rounded");
 }
 
 std::int64_t FusedLayer::rounded_weights() const {

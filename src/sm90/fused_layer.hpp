@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,29 +57,62 @@ struct GpuBatch {
   float* weights;         ///< [tokens, top_k]
 };
 
+/// One call. Pointers are to GPU memory.
+struct GpuCall {
+  std::int64_t tokens = 0;  ///< T; where `tokens_word` says it, the number that is expected
+  const std::int32_t* tokens_word = nullptr;  ///< T, read when the call begins: at most max_tokens
+  const BFloat16* x_bf16 = nullptr;           ///< null: the batch's x and scales are filled already
+  BFloat16* y = nullptr;                      ///< [tokens, H], with `tokens_word` [max_tokens, H]
+  GpuOverrides overrides{};
+};
+
+/// Packed weights of a rank as files hold them.
+struct PackedPiece {
+  std::string name;
+  std::vector<std::byte> bytes;
+};
+
+/// The device that is current when it is made is current in every call of a FusedLayer.
 class FusedLayer {
  public:
   /// Packs this rank's experts on the current device. Throws Error{unsupported},
-  /// {invalid_argument}, {out_of_memory}.
+  /// {invalid_argument}, {format}, {out_of_memory}.
   FusedLayer(const LayerConfig& config, const LayerWeights& weights, const FusedOptions& options);
+  /// Without weights: refresh() or load() comes before the first call.
+  FusedLayer(const LayerConfig& config, const FusedOptions& options);
   ~FusedLayer();
   FusedLayer(FusedLayer&&) noexcept;
 
   GpuBatch batch() const;
 
-  /// Enqueues the call: y (GPU memory, bf16 [tokens, H]) from what batch() holds when the stream
-  /// gets there. With more than one rank every rank enqueues its call before any of them waits.
+  /// Enqueues a call: y from what batch() holds when the stream gets there. With more than one rank
+  /// every rank enqueues its call before any of them waits.
+  void enqueue(const GpuCall& call, void* stream);
+
+  /// The same in one line.
   void forward(std::int64_t tokens, BFloat16* y, void* stream, const GpuOverrides& overrides = {});
 
-  /// The same with the number of tokens read from GPU memory when the call begins, so that a graph
-  /// can replay it; `expected_tokens` only chooses the kernel.
-  void forward_counted(const std::int32_t* tokens, std::int64_t expected_tokens, BFloat16* y,
-                       void* stream);
-
-  /// Waits for the stream, then throws what the calls on it ran into: Error{deadline} that names
-  /// rank, signal, seen and wanted; Error{mismatch}; Error{invalid_argument} for an id beyond the
-  /// experts (that token's y is NaN; the layer stays usable).
+  /// Waits for the stream, then throws what the calls on it ran into, as check().
   void wait(void* stream);
+
+  /// Throws what the calls that are over ran into: Error{deadline} that names rank, signal, seen
+  /// and wanted; Error{mismatch}; Error{invalid_argument} for an id beyond the experts (that
+  /// token's y is NaN; the layer stays usable). Waits for no kernel.
+  void check();
+
+  /// Rows of each local expert in the last call, which is over.
+  std::vector<std::int64_t> rows_per_expert() const;
+
+  /// Packs other weights in place. No call runs. Keeps the old ones when it throws for what is
+  /// wrong with the new.
+  void refresh(const LayerWeights& weights);
+
+  /// Everything that packing made, to be given to load() of a layer of the same config, ranks and
+  /// rank.
+  std::vector<PackedPiece> packed() const;
+  /// `piece` finds the bytes of a name; a throw of its own passes through. Throws Error{format} for
+  /// a piece of the wrong size.
+  void load(const std::function<std::span<const std::byte>(const std::string& name)>& piece);
 
   /// The plan of a call of so many tokens.
   GpuPlan plan(std::int64_t tokens, const GpuOverrides& overrides = {}) const;

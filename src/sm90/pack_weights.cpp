@@ -1,22 +1,35 @@
 #include "sm90/pack_weights.hpp"
 
+#include <cmath>
+#include <string>
 #include <vector>
 
 #include "base/check.hpp"
+#include "layout/weight_matrix.hpp"
+#include "routing/placement.hpp"
 #include "sm90/pack_kernels.hpp"
 
 namespace megamoe::sm90 {
 namespace {
 
-void check_fp4(const MatrixView& m, std::int64_t rows, std::int64_t columns,
-               std::string_view what) {
-  if (m.format != WeightFormat::fp4) {
-    fail(ErrorCode::unsupported,
-         "{} is not FP4: the GPU runs recipe fp8_fp4 with FP4 weights; quantise them first", what);
+void check_bias(const std::vector<float>& bias, std::int64_t rows, const std::string& what) {
+  if (bias.empty()) return;
+  check_argument(static_cast<std::int64_t>(bias.size()) == rows, "{} has {} values: {} are wanted",
+                 what, bias.size(), rows);
+  for (std::size_t row = 0; row < bias.size(); ++row) {
+    if (!std::isfinite(bias[row])) {
+      fail(ErrorCode::format, "{} has a value that is not finite at row {}", what, row);
+    }
   }
-  check_argument(m.rows == rows && m.columns == columns, "{} is [{}, {}]: [{}, {}] is wanted", what,
-                 m.rows, m.columns, rows, columns);
-  check_argument(m.values != nullptr && m.scales != nullptr, "{} has no values or no scales", what);
+}
+
+void check_packable(const MatrixView& matrix, std::int64_t rows, std::int64_t columns,
+                    const std::string& what) {
+  check_matrix(matrix, rows, columns, what);
+  check_finite(matrix, what);
+  if (matrix.format == WeightFormat::fp8) {
+    FormattedMatrix(matrix, WeightFormat::fp4, what);  // refuses it, and says why
+  }
 }
 
 /// The matrix, copied to the GPU with its rows side by side.
@@ -33,24 +46,27 @@ Fp4Matrix upload(const MatrixView& m, const device::Memory& values, const device
       values.as<std::uint8_t>(), bytes, scales.as<std::uint8_t>(), scale_bytes, m.rows, m.columns};
 }
 
-/// A bias in the order of the packed rows.
-void pack_bias(const std::vector<float>& first, const std::vector<float>& second,
-               std::int64_t expert, PackedWeights& to) {
-  if (first.empty() && second.empty()) return;
+/// The biases of an expert's rows in the order of the packed rows; `value_of(p)` is that of row p.
+template <class ValueOf>
+void pack_bias(std::int64_t expert, PackedWeights& to, const ValueOf& value_of) {
   to.has_bias = PackedWeights::Bias::some;
-  std::vector<float> packed(static_cast<std::size_t>(to.shape.rows), 0.0f);
+  std::vector<float> packed(static_cast<std::size_t>(to.shape.rows));
   for (std::int64_t p = 0; p < to.shape.rows; ++p) {
-    const bool paired = !second.empty();
-    const std::vector<float>& bias = paired && gemm1_source(p).up ? second : first;
-    const std::int64_t row = paired ? gemm1_source(p).row : p;
-    if (row < static_cast<std::int64_t>(bias.size())) {
-      packed[static_cast<std::size_t>(p)] = bias[static_cast<std::size_t>(row)];
-    }
+    packed[static_cast<std::size_t>(p)] = value_of(p);
   }
   to.bias.copy_from(packed.data(), to.shape.rows * 4, expert * to.shape.rows * 4);
 }
 
-PackedWeights allocate(const PackedMatrix& shape, std::int64_t experts, std::string_view what) {
+/// 0 beyond its end: where there is no bias, and in the padding.
+float value_or_zero(const std::vector<float>& bias, std::int64_t row) {
+  const auto at = static_cast<std::size_t>(row);
+  return at < bias.size() ? bias[at] : 0.0f;
+}
+
+}  // namespace
+
+PackedWeights allocate_packed(const PackedMatrix& shape, std::int64_t experts,
+                              std::string_view what) {
   PackedWeights weights{shape, device::Memory(shape.bytes() * experts, what),
                         device::Memory(shape.rows * experts * 4, what),
                         device::Memory(shape.rows * experts * 4, what)};
@@ -58,7 +74,25 @@ PackedWeights allocate(const PackedMatrix& shape, std::int64_t experts, std::str
   return weights;
 }
 
-}  // namespace
+void check_weights(const LayerShape& shape, std::int64_t rank, const LayerWeights& weights) {
+  check_argument(static_cast<std::int64_t>(weights.experts.size()) == shape.experts,
+                 "the weights have {} experts: the layer has {}", weights.experts.size(),
+                 shape.experts);
+  check_argument(weights.shared.empty(),
+                 "the weights have {} shared experts: a layer on this GPU backend has none",
+                 weights.shared.size());
+  for (std::int64_t local = 0; local < local_experts(shape, rank); ++local) {
+    const std::int64_t number = expert_of(shape, {rank, local});
+    const ExpertWeights& expert = weights.experts[static_cast<std::size_t>(number)];
+    const std::string what = fmt::format("expert {}", number);
+    check_packable(expert.gate, shape.intermediate, shape.hidden, what + " gate");
+    check_packable(expert.up, shape.intermediate, shape.hidden, what + " up");
+    check_packable(expert.down, shape.hidden, shape.intermediate, what + " down");
+    check_bias(expert.gate_bias, shape.intermediate, what + " gate bias");
+    check_bias(expert.up_bias, shape.intermediate, what + " up bias");
+    check_bias(expert.down_bias, shape.hidden, what + " down bias");
+  }
+}
 
 WeightPacker::WeightPacker(const LayerShape& shape) : shape_(shape) {
   const std::int64_t values = shape.hidden * shape.intermediate / 2;
@@ -72,30 +106,35 @@ WeightPacker::WeightPacker(const LayerShape& shape) : shape_(shape) {
   rounded_.fill(0);
 }
 
-PackedWeights WeightPacker::allocate_gemm1(std::int64_t experts) const {
-  return allocate(packed_gemm1(shape_), max64(1, experts), "packed W1");
-}
-PackedWeights WeightPacker::allocate_gemm2(std::int64_t experts) const {
-  return allocate(packed_gemm2(shape_), max64(1, experts), "packed W2");
-}
-
 void WeightPacker::pack(const ExpertWeights& weights, std::int64_t local_expert, PackedWeights& w1,
                         PackedWeights& w2, std::string_view what) {
-  const auto name = [&](const char* part) { return fmt::format("{} of {}", part, what); };
-  check_fp4(weights.gate, shape_.intermediate, shape_.hidden, name("gate"));
-  check_fp4(weights.up, shape_.intermediate, shape_.hidden, name("up"));
-  check_fp4(weights.down, shape_.hidden, shape_.intermediate, name("down"));
+  const auto formatted = [&](const MatrixView& matrix, const char* part) {
+    return FormattedMatrix(matrix, WeightFormat::fp4, fmt::format("{} {}", what, part));
+  };
   const auto run = [&](const PackSource& source, PackedWeights& to) {
     launch_pack(source, {to.shape, to.tiles.get() + local_expert * to.shape.bytes(),
                          to.row_factors.as<float>() + local_expert * to.shape.rows,
                          largest_.as<std::int32_t>(), rounded_.as<unsigned long long>()});
     device::check(cudaGetLastError(), "packing weights");
   };
-  run({upload(weights.gate, values_[0], scales_[0]), upload(weights.up, values_[1], scales_[1])},
-      w1);
-  run({upload(weights.down, values_[0], scales_[0]), {}}, w2);
-  pack_bias(weights.gate_bias, weights.up_bias, local_expert, w1);
-  pack_bias(weights.down_bias, {}, local_expert, w2);
+  {
+    const FormattedMatrix gate = formatted(weights.gate, "gate");
+    const FormattedMatrix up = formatted(weights.up, "up");
+    run({upload(gate.view(), values_[0], scales_[0]), upload(up.view(), values_[1], scales_[1])},
+        w1);
+  }
+  const FormattedMatrix down = formatted(weights.down, "down");
+  run({upload(down.view(), values_[0], scales_[0]), {}}, w2);
+  if (!weights.gate_bias.empty() || !weights.up_bias.empty()) {
+    pack_bias(local_expert, w1, [&](std::int64_t p) {
+      const SourceRow source = gemm1_source(p);
+      return value_or_zero(source.up ? weights.up_bias : weights.gate_bias, source.row);
+    });
+  }
+  if (!weights.down_bias.empty()) {
+    pack_bias(local_expert, w2,
+              [&](std::int64_t p) { return value_or_zero(weights.down_bias, p); });
+  }
 }
 
 std::int64_t WeightPacker::rounded_values() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "megamoe/weights.hpp"
 
@@ -19,8 +20,15 @@ struct PackedWeights {
   enum class Bias { none, some } has_bias = Bias::none;
 };
 
-/// The rank's W1 and W2. Throws Error{invalid_argument} that names the expert whose matrix does not
-/// fit, Error{unsupported} for weights that are not FP4.
+/// Memory for the packed matrices of `experts` experts. `what` names it in errors.
+PackedWeights allocate_packed(const PackedMatrix& shape, std::int64_t experts,
+                              std::string_view what);
+
+/// Throws Error{invalid_argument, format, unsupported} that names expert and matrix for the first
+/// that `rank` could not pack.
+void check_weights(const LayerShape& shape, std::int64_t rank, const LayerWeights& weights);
+
+/// The rank's W1 and W2, from weights that check_weights passed: FP4 as it is, bf16 quantised.
 class WeightPacker {
  public:
   explicit WeightPacker(const LayerShape& shape);
@@ -28,8 +36,6 @@ class WeightPacker {
   /// Packs expert number `local_expert` of this rank. `what` names it in errors.
   void pack(const ExpertWeights& weights, std::int64_t local_expert, PackedWeights& w1,
             PackedWeights& w2, std::string_view what);
-  PackedWeights allocate_gemm1(std::int64_t experts) const;
-  PackedWeights allocate_gemm2(std::int64_t experts) const;
 
   /// Values so far that were too small against their row's largest and had to be rounded.
   std::int64_t rounded_values() const;

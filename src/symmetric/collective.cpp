@@ -40,6 +40,10 @@ void check_private_memory(Communicator& communicator, std::int64_t bytes, std::s
   check_private_requests(requests, what, fix);
 }
 
+std::vector<FileDescriptor> Communicator::exchange_files(int, std::string_view what) {
+  fail(ErrorCode::unsupported, "{}: only ranks that are processes pass files to each other", what);
+}
+
 void check_payload(std::span<const std::byte> payload) {
   check_argument(payload.size() <= static_cast<std::size_t>(kMaxPayloadBytes),
                  "a rank contributes at most {} bytes to an all-gather, got {}", kMaxPayloadBytes,

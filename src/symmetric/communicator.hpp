@@ -13,6 +13,7 @@
 
 #include "megamoe/group.hpp"
 
+#include "symmetric/file_descriptor.hpp"
 #include "symmetric/host_memory.hpp"
 
 namespace megamoe {
@@ -48,6 +49,10 @@ class Communicator {
   /// is the group's: every rank throws it, and every later call throws it too.
   virtual std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> payload,
                                                          std::string_view what) = 0;
+
+  /// Collective: an open file of each rank for every rank, in rank order; `file` stays the
+  /// caller's. Throws what all_gather throws, and Error{unsupported} where ranks are no processes.
+  virtual std::vector<FileDescriptor> exchange_files(int file, std::string_view what);
 
   /// Collective: `bytes` (equal on all ranks, else Error{mismatch}) of symmetric memory.
   /// Throws Error{out_of_memory} with bytes needed and available before any page is touched; when

@@ -41,6 +41,10 @@ class ProcessCommunicator final : public Communicator {
     return meetings_.meet(payload, {}, what).payloads;
   }
 
+  std::vector<FileDescriptor> exchange_files(int file, std::string_view what) override {
+    return meetings_.meet({}, file, what).files;
+  }
+
   std::unique_ptr<SymmetricMemory> allocate(std::int64_t bytes) override {
     std::vector<MemoryRequest> requests;
     for (const auto& payload : all_gather(encode({bytes, memory_()}), "ask for symmetric memory")) {
