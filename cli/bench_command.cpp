@@ -106,7 +106,8 @@ int bench(BenchOptions& options) {
   values.layer.tokens = *std::max_element(options.tokens.begin(), options.tokens.end());
   const LayerSource source(values.layer);
   const LayerConfig& config = source.config();
-  const Plan plan = plan_layer(config, source.ranks(), values.plan);
+  const Plan plan = plan_layer(config, source.ranks(), values.plan, team.cores_per_rank());
+  team.agree_on(plan);
   check_footprint(footprint_of(source, plan), source.ranks(), available_host_memory());
   if (team.leads()) {
     fmt::print("{}: H {} I {} E {} (+{} shared) k {}, {}; {}, {} workers each, {}\n",

@@ -3,8 +3,8 @@
 #include "api/layer_plan.hpp"
 #include "base/check.hpp"
 #include "cli/text.hpp"
-#include "cpu/call.hpp"
-#include "cpu/roles/gemm.hpp"
+#include "cpu/engine.hpp"
+#include "cpu/packed_weights.hpp"
 #include "numerics/recipe.hpp"
 
 namespace megamoe::cli {
@@ -13,14 +13,6 @@ namespace {
 constexpr std::int64_t kPageBytes = 4096;
 // One part in this many on top: page tables, inputs and outputs, heaps.
 constexpr std::int64_t kMargin = 16;
-
-std::int64_t scratch_of_worker(const Plan& plan) {
-  // Pages that nobody touches cost nothing, so the engine's own function says how many there are.
-  WorkerScratch scratch;
-  size_gemm_scratch(plan, vector_kernels(plan.machine.instruction_set), scratch);
-  const std::int64_t counters = plan.shape.experts + plan.shape.pool_experts() + 1;
-  return scratch.panel.bytes() + scratch.sums.bytes() + scratch.activations.bytes() + 8 * counters;
-}
 
 /// Rows of the pool that hold rows when routes spread evenly, the last block of each expert padded.
 std::int64_t expected_pool_rows(const Plan& plan, std::int64_t tokens) {
@@ -46,12 +38,12 @@ Footprint footprint_of(const LayerSource& source, const Plan& plan) {
   Footprint footprint;
   footprint.arena_bytes = plan.arena.bytes;
   footprint.expert_bytes = gemm1.bytes() + gemm2.bytes();
-  footprint.weight_bytes = shape.pool_experts() * footprint.expert_bytes;
+  footprint.weight_bytes = packed_matrix_bytes(shape);
   if (config.activation == Activation::swiglu_oai) {
     footprint.weight_bytes +=
         4 * shape.pool_experts() * kStripLanes * (gemm1.strips + gemm2.strips);
   }
-  footprint.scratch_bytes = plan.threads() * scratch_of_worker(plan);
+  footprint.scratch_bytes = Engine::scratch_bytes(plan);
   footprint.source_bytes = source.made_bytes();
   return footprint;
 }
@@ -94,8 +86,9 @@ void check_footprint(const Footprint& footprint, std::int64_t ranks, const HostM
        human_bytes(host.available_bytes), host.limited_by);
 }
 
-void check_memory(const LayerSource& source, const LayerOptions& options) {
-  const Plan plan = plan_layer(source.config(), source.ranks(), options);
+void check_memory(const LayerSource& source, const LayerOptions& options, RankTeam& team) {
+  const Plan plan = plan_layer(source.config(), source.ranks(), options, team.cores_per_rank());
+  team.agree_on(plan);
   check_footprint(footprint_of(source, plan), source.ranks(), available_host_memory());
 }
 

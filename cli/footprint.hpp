@@ -6,6 +6,7 @@
 #include "megamoe/layer.hpp"
 
 #include "cli/layer_source.hpp"
+#include "cli/rank_team.hpp"
 #include "plan/plan.hpp"
 #include "symmetric/host_memory.hpp"
 
@@ -33,7 +34,7 @@ std::int64_t touched_bytes(const Region& region, const Plan& plan, std::int64_t 
 /// the host cannot hold all ranks and a little more.
 void check_footprint(const Footprint& footprint, std::int64_t ranks, const HostMemory& host);
 
-/// The same for what a command is about to make.
-void check_memory(const LayerSource& source, const LayerOptions& options);
+/// The same for what a command is about to make at the ranks of a team, who agree on it first.
+void check_memory(const LayerSource& source, const LayerOptions& options, RankTeam& team);
 
 }  // namespace megamoe::cli

@@ -96,10 +96,8 @@ std::shared_ptr<LayerOptionValues> add_sweep_options(CLI::App& command) {
   add_parsed(command, "--instruction-set", values->plan.instruction_set, parse_instruction_set,
              "scalar, avx2 or avx512 (default: the best there is)")
       ->group(group);
-  command
-      .add_option("--timeout", values->timeout_s,
-                  "Seconds that any wait for another rank may take (default 30; 0 = for ever)")
-      ->check(CLI::NonNegativeNumber)
+  add_parsed(command, "--timeout", values->deadline, parse_seconds,
+             "Seconds that any wait for another rank may take (default 30; 0 = for ever)")
       ->group(group);
   return values;
 }
@@ -121,14 +119,14 @@ RankTeam make_team(LayerOptionValues& values, const Environment& environment) {
   const bool shell = launched && launched->launcher == Launcher::slurm && launched->ranks == 1;
   if (!launched || (shell && values.ranks)) {
     values.layer.ranks = values.ranks.value_or(kDefaultRanks);
-    return RankTeam::forked(values.layer.ranks, values.deadline());
+    return RankTeam::forked(values.layer.ranks, values.deadline);
   }
   check_argument(!values.ranks || *values.ranks == launched->ranks,
                  "--ranks is {}, but {} started {} ranks: leave --ranks out, or have {} start {}",
                  values.ranks.value_or(0), name_of(launched->launcher), launched->ranks,
                  name_of(launched->launcher), values.ranks.value_or(0));
   values.layer.ranks = launched->ranks;
-  return RankTeam::launched(*launched, values.deadline());
+  return RankTeam::launched(*launched, values.deadline);
 }
 
 }  // namespace megamoe::cli

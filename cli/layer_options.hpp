@@ -24,11 +24,7 @@ struct LayerOptionValues {
   LayerRequest layer;
   LayerOptions plan;
   std::optional<std::int64_t> ranks;
-  double timeout_s = 30;
-
-  std::chrono::nanoseconds deadline() const {
-    return std::chrono::nanoseconds(static_cast<std::int64_t>(timeout_s * 1e9));
-  }
+  std::chrono::nanoseconds deadline = std::chrono::seconds(30);
 };
 
 /// Adds the options to a sub-command; the values are there once it is parsed.

@@ -14,6 +14,7 @@
 #include "numerics/bf16.hpp"
 #include "numerics/f16.hpp"
 #include "numerics/recipe.hpp"
+#include "plan/plan.hpp"
 #include "routing/placement.hpp"
 
 namespace megamoe::cli {
@@ -108,6 +109,7 @@ Recipe recipe_for(WeightFormat weights, ActivationFormat activations) {
 
 LayerSource::LayerSource(const LayerRequest& request) : request_(request) {
   check_argument(request.ranks >= 1, "{} ranks: at least one is wanted", request.ranks);
+  check_argument(request.ranks <= 1024, "{} ranks: at most 1024 are possible", request.ranks);
   check_argument(!request.tokens || *request.tokens >= 0, "{} tokens: 0 or more are wanted",
                  request.tokens.value_or(0));
   if (request.checkpoint.empty()) {
@@ -128,6 +130,7 @@ LayerSource::LayerSource(const LayerRequest& request) : request_(request) {
   for (std::int64_t rank = 0; rank < ranks(); ++rank) {
     config_.max_tokens = std::max(config_.max_tokens, tokens(rank));
   }
+  validate(config_);
 }
 
 void LayerSource::open_checkpoint() {

@@ -1,15 +1,31 @@
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "megamoe/error.hpp"
 #include "megamoe/version.hpp"
 
 #include "cli/commands.hpp"
 
-int main(int argc, char** argv) {
+namespace {
+
+/// A descriptor of the three that is closed would go to the next file that is opened, and what is
+/// meant for the user into that file. Returns whether output has a place.
+bool settle_standard_streams() {
+  for (const int descriptor : {STDIN_FILENO, STDERR_FILENO}) {
+    if (fcntl(descriptor, F_GETFD) < 0) (void)open("/dev/null", O_RDWR);
+  }
+  return fcntl(STDOUT_FILENO, F_GETFD) >= 0;
+}
+
+int run(int argc, char** argv) {
   CLI::App app("One mixture-of-experts layer, expert-parallel over many ranks, as one operation.",
                "megamoe");
   app.require_subcommand(0, 1);
@@ -22,14 +38,35 @@ int main(int argc, char** argv) {
       {"plan", megamoe::cli::add_plan(app)},
       {"doctor", megamoe::cli::add_doctor(app)}};
   CLI11_PARSE(app, argc, argv);
-  try {
-    for (const auto& [name, command] : commands) {
-      if (app.got_subcommand(name)) return command();
-    }
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "megamoe: {}\n", error.what());
-    return 2;
+  for (const auto& [name, command] : commands) {
+    if (app.got_subcommand(name)) return command();
   }
   fmt::print(stderr, "{}", app.help());
   return 2;
+}
+
+int refuse(const char* what) {
+  fmt::print(stderr, "megamoe: {}\n", what);
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (!settle_standard_streams()) {
+    return refuse("standard output is closed: give it a file, a pipe or /dev/null");
+  }
+  int code = 0;
+  try {
+    code = run(argc, argv);
+  } catch (const std::exception& error) {
+    code = refuse(error.what());
+  }
+  errno = 0;
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    // Of an earlier failure only the fact is known.
+    const std::string why = errno != 0 ? std::strerror(errno) : "is there space left for it?";
+    return refuse(("standard output could not be written: " + why).c_str());
+  }
+  return code;
 }

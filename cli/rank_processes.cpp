@@ -7,7 +7,6 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <thread>
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -15,9 +14,12 @@
 #include <unistd.h>
 
 #include "base/check.hpp"
+#include "cli/children.hpp"
 
 namespace megamoe::cli {
 namespace {
+
+using namespace std::chrono_literals;
 
 /// The head of a rank's part of the shared memory; report or error text, then the payload, follow.
 struct Mailbox {
@@ -29,8 +31,8 @@ struct Mailbox {
 // Pages come as they are written, so this is no cost: the reports of some 100,000 calls.
 constexpr std::int64_t kReportBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kHeadBytes = 4096;
-// What a watch may add to the time of a run.
-constexpr std::chrono::milliseconds kWatchInterval{50};
+// Ranks that notice a failure by a wait that expires need this much more to say so and end.
+constexpr std::chrono::seconds kGrace{5};
 
 struct UnmapShared {
   std::size_t bytes;
@@ -87,47 +89,63 @@ std::string text_of(const SharedMemory& memory) {
   _exit(mailbox(memory).failed);
 }
 
-/// Waits for a child; with a watch, by looking from time to time.
-int wait_for(pid_t child, const std::function<void()>& watch) {
-  int status = 0;
-  for (;;) {
-    const pid_t ended = waitpid(child, &status, watch ? WNOHANG : 0);
-    if (ended == child || (ended < 0 && errno != EINTR)) return status;
-    if (watch) {
-      watch();
-      std::this_thread::sleep_for(kWatchInterval);
-    }
+bool has_failed(const SharedMemory& memory, int status) {
+  const Mailbox& box = mailbox(memory);
+  return !WIFEXITED(status) || box.written == 0 || box.failed != 0;
+}
+
+/// What a rank that has ended failed with, if it did.
+std::optional<Error> failure_of(std::size_t rank, const SharedMemory& memory, const ChildEnd& end) {
+  if (!has_failed(memory, end.status)) return std::nullopt;
+  if (!end.killed_because.empty()) {
+    return Error(ErrorCode::peer_lost,
+                 fmt::format("rank {} {}: it was killed", rank, end.killed_because));
   }
+  if (WIFSIGNALED(end.status)) {
+    return Error(ErrorCode::peer_lost,
+                 fmt::format("rank {} was killed by signal {} ({})", rank, WTERMSIG(end.status),
+                             strsignal(WTERMSIG(end.status))));
+  }
+  const Mailbox& box = mailbox(memory);
+  if (box.written == 0) {
+    return Error(ErrorCode::peer_lost,
+                 fmt::format("rank {} ended with exit code {} and without a result", rank,
+                             WEXITSTATUS(end.status)));
+  }
+  return Error(static_cast<ErrorCode>(box.code), text_of(memory));
 }
 
-/// Waits for every child, in whatever order they end.
-std::vector<int> wait_for_all(const std::vector<pid_t>& children,
-                              const std::function<void()>& watch = {}) {
-  std::vector<int> status;
-  for (pid_t child : children) status.push_back(wait_for(child, watch));
-  return status;
+/// Which of several failures is the cause: the least.
+enum class Standing { died, own, follows };
+
+Standing standing_of(const SharedMemory& memory, const ChildEnd& end) {
+  const Mailbox& box = mailbox(memory);
+  if (!WIFEXITED(end.status) || box.written == 0) return Standing::died;
+  const auto code = static_cast<ErrorCode>(box.code);
+  const bool follows = code == ErrorCode::aborted || code == ErrorCode::peer_lost;
+  return follows ? Standing::follows : Standing::own;
 }
 
-/// Throws the first cause, if any rank failed.
-void report_failures(const std::vector<SharedMemory>& memories, const std::vector<int>& status) {
-  std::optional<Error> follower;
+/// Throws the first cause, if any rank failed, and names the ranks that had to be killed.
+void report_failures(const std::vector<SharedMemory>& memories, const std::vector<ChildEnd>& ends) {
+  std::optional<Error> cause;
+  Standing standing{};
+  std::string killed;
   for (std::size_t rank = 0; rank < memories.size(); ++rank) {
-    if (WIFSIGNALED(status[rank])) {
-      fail(ErrorCode::peer_lost, "rank {} was killed by signal {} ({})", rank,
-           WTERMSIG(status[rank]), strsignal(WTERMSIG(status[rank])));
+    const std::optional<Error> error = failure_of(rank, memories[rank], ends[rank]);
+    if (!error) continue;
+    if (!ends[rank].killed_because.empty()) {
+      killed += (killed.empty() ? "" : "; ") + std::string(error->what());
+      continue;
     }
-    const Mailbox& box = mailbox(memories[rank]);
-    if (box.written == 0) {
-      fail(ErrorCode::peer_lost, "rank {} ended with exit code {} and without a result", rank,
-           WEXITSTATUS(status[rank]));
-    }
-    if (box.failed == 0) continue;
-    const Error error(static_cast<ErrorCode>(box.code), text_of(memories[rank]));
-    const bool follows = error.code() == ErrorCode::aborted || error.code() == ErrorCode::peer_lost;
-    if (!follows) throw error;
-    if (!follower) follower = error;
+    const Standing its = standing_of(memories[rank], ends[rank]);
+    if (cause && standing <= its) continue;
+    cause = error;
+    standing = its;
   }
-  if (follower) throw *follower;
+  if (cause && killed.empty()) throw *cause;
+  if (cause) fail(cause->code(), "{}; {}", cause->what(), killed);
+  if (!killed.empty()) fail(ErrorCode::peer_lost, "{}", killed);
 }
 
 }  // namespace
@@ -135,7 +153,7 @@ void report_failures(const std::vector<SharedMemory>& memories, const std::vecto
 std::vector<RankOutcome> run_ranks(
     std::int64_t ranks, const std::vector<std::int64_t>& payload_bytes,
     const std::function<std::string(std::int64_t, std::span<std::byte>)>& work,
-    const std::function<void()>& watch) {
+    const RankWatch& watch) {
   std::vector<SharedMemory> memories;
   for (std::int64_t bytes : payload_bytes) memories.push_back(map_shared(bytes));
   std::fflush(nullptr);  // else children print what the parent had buffered
@@ -146,7 +164,7 @@ std::vector<RankOutcome> run_ranks(
     if (child < 0) {
       const int why = errno;
       for (pid_t other : children) kill(other, SIGKILL);
-      wait_for_all(children);
+      wait_for_children(children, {.failed = [](std::size_t, int) { return true; }});
       fail(ErrorCode::io, "rank {} could not be started: {}", rank, std::strerror(why));
     }
     if (child > 0) {
@@ -160,7 +178,13 @@ std::vector<RankOutcome> run_ranks(
       return work(rank, {payload, static_cast<std::size_t>(bytes)});
     });
   }
-  report_failures(memories, wait_for_all(children, watch));
+  const auto failed = [&](std::size_t rank, int status) {
+    return has_failed(memories[rank], status);
+  };
+  const bool for_ever = watch.deadline.count() == 0;
+  report_failures(
+      memories,
+      wait_for_children(children, {failed, for_ever ? 0ns : watch.deadline + kGrace, watch.tick}));
 
   std::vector<RankOutcome> outcomes;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {

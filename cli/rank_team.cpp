@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "api/group_state.hpp"
+#include "api/layer_identity.hpp"
+#include "api/layer_plan.hpp"
 #include "base/integers.hpp"
 
 namespace megamoe::cli {
@@ -56,6 +58,25 @@ std::string RankTeam::description() const {
   return fmt::format("{} ranks, started by {}", ranks_, name_of(launched_->launcher));
 }
 
+const Group& RankTeam::meet() {
+  if (!group_) {
+    group_ = Group::processes({.rank = static_cast<int>(launched_->rank),
+                               .ranks = static_cast<int>(ranks_),
+                               .rendezvous = launched_->rendezvous,
+                               .group = {.deadline = deadline_}});
+  }
+  return *group_;
+}
+
+std::int64_t RankTeam::cores_per_rank() {
+  if (!launched_) return max64(1, usable_cores() / ranks_);
+  return share_cores(meet().state().communicator());
+}
+
+void RankTeam::agree_on(const Plan& plan) {
+  if (launched_) compare_identities(meet().state().communicator(), plan);
+}
+
 std::vector<RankOutcome> RankTeam::run(const std::vector<std::int64_t>& payload_bytes,
                                        const std::function<std::string(const RankWork&)>& work) {
   return launched_ ? run_launched(payload_bytes, work) : run_forked(payload_bytes, work);
@@ -68,8 +89,8 @@ std::vector<RankOutcome> RankTeam::run_forked(
   // Ranks go through the stages of a work in step, so the first one's progress stands for all.
   SharedProgress progress;
   ProgressLine line;
-  std::function<void()> watch;
-  if (line.is_shown()) watch = [&] { line.show(progress.of_first()); };
+  RankWatch watch{.deadline = deadline_};
+  if (line.is_shown()) watch.tick = [&] { line.show(progress.of_first()); };
   return run_ranks(
       ranks_, payload_bytes,
       [&](std::int64_t rank, std::span<std::byte> payload) {
@@ -86,13 +107,7 @@ std::vector<RankOutcome> RankTeam::run_forked(
 std::vector<RankOutcome> RankTeam::run_launched(
     const std::vector<std::int64_t>& payload_bytes,
     const std::function<std::string(const RankWork&)>& work) {
-  if (!group_) {
-    group_ = Group::processes({.rank = static_cast<int>(launched_->rank),
-                               .ranks = static_cast<int>(ranks_),
-                               .rendezvous = launched_->rendezvous,
-                               .group = {.deadline = deadline_}});
-  }
-  Communicator& communicator = group_->state().communicator();
+  Communicator& communicator = meet().state().communicator();
   const auto memory = communicator.allocate(
       max64(1, *std::max_element(payload_bytes.begin(), payload_bytes.end())));
   const auto payload_at = [&](std::int64_t rank) {

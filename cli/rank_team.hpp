@@ -16,6 +16,7 @@
 #include "cli/launcher.hpp"
 #include "cli/progress.hpp"
 #include "cli/rank_processes.hpp"
+#include "plan/plan.hpp"
 
 namespace megamoe::cli {
 
@@ -31,13 +32,20 @@ class RankTeam {
   /// Each run() forks `ranks` processes, which meet by themselves.
   static RankTeam forked(std::int64_t ranks, std::chrono::nanoseconds deadline);
 
-  /// This process is one of the ranks; they meet at the first run().
+  /// This process is one of the ranks; they meet when they first need to.
   static RankTeam launched(const LaunchedRank& rank, std::chrono::nanoseconds deadline);
 
   std::int64_t ranks() const { return ranks_; }
   /// Whether this process prints and writes: the parent of forked ranks, or rank 0 of launched
   /// ones.
   bool leads() const { return !launched_ || launched_->rank == 0; }
+  /// Cores that a rank's workers have: an equal part of this process' own for forked ranks; for
+  /// launched ones, whom the launcher may have bound to cores, what they find out together.
+  /// Collective for those.
+  std::int64_t cores_per_rank();
+  /// Throws Error{mismatch} at every rank when launched ones mean different layers: each has its
+  /// own command line. Collective for those.
+  void agree_on(const Plan& plan);
   /// "4 rank processes", "rank 0 of 4, started by torchrun".
   std::string description() const;
 
@@ -56,10 +64,12 @@ class RankTeam {
   std::vector<RankOutcome> run_launched(const std::vector<std::int64_t>& payload_bytes,
                                         const std::function<std::string(const RankWork&)>& work);
 
+  const Group& meet();
+
   std::int64_t ranks_;
   std::chrono::nanoseconds deadline_;
   std::optional<LaunchedRank> launched_;
-  std::optional<Group> group_;  ///< of a launched rank, from the first run on
+  std::optional<Group> group_;  ///< of a launched rank, from the first meeting on
 };
 
 }  // namespace megamoe::cli

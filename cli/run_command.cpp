@@ -64,7 +64,7 @@ int run(const RunOptions& options) {
   const LayerSource source(options.layer->layer);
   const LayerConfig& config = source.config();
   if (team.leads()) print_headline(source, options.execution, team);
-  check_memory(source, options.layer->plan);
+  check_memory(source, options.layer->plan, team);
 
   const RunResult result = run_layer(source,
                                      {.executions = {parse_execution(options.execution)},

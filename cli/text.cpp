@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <iterator>
 #include <string_view>
@@ -25,6 +26,9 @@ constexpr std::array<std::pair<std::string_view, std::int64_t>, 10> kUnits{
      {"Gi", 1024 * 1024 * 1024},
      {"ki", 1024},
      {"m", 1000 * 1000}}};
+
+// Three years: longer is for ever, and in nanoseconds it leaves room for sums.
+constexpr double kMaxSeconds = 1e8;
 
 }  // namespace
 
@@ -59,6 +63,15 @@ std::vector<std::int64_t> parse_counts(const std::string& text) {
     begin = end + 1;
   }
   return counts;
+}
+
+std::chrono::nanoseconds parse_seconds(const std::string& text) {
+  char* end = nullptr;
+  const double seconds = std::strtod(text.c_str(), &end);
+  check_argument(end != text.c_str() && *end == '\0' && seconds >= 0 && seconds <= kMaxSeconds,
+                 "'{}' is no time: seconds from 0 (for ever) to {:.0e} are wanted", text,
+                 kMaxSeconds);
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(std::ceil(seconds * 1e9)));
 }
 
 std::string human_bytes(std::int64_t bytes) {

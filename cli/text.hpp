@@ -1,6 +1,7 @@
 // Numbers and tables as people read them.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,6 +17,10 @@ std::int64_t parse_positive(const std::string& text);
 
 /// "1,4,16": counts as above. Throws for none at all.
 std::vector<std::int64_t> parse_counts(const std::string& text);
+
+/// "30", "0.5": seconds, rounded up to a nanosecond, so that only 0 is zero. Throws
+/// Error{invalid_argument} for what is no number, negative, or beyond 1e8.
+std::chrono::nanoseconds parse_seconds(const std::string& text);
 
 /// "512 B", "1.5 MiB".
 std::string human_bytes(std::int64_t bytes);

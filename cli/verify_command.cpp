@@ -65,7 +65,7 @@ int verify(LayerOptionValues& values) {
                source.total_tokens(), team.description());
     std::fflush(stdout);
   }
-  check_memory(source, values.plan);
+  check_memory(source, values.plan, team);
   // Ranks are forked before the reference runs, which may start threads.
   Runs runs;
   for (InstructionSet set : instruction_sets(values.plan)) {

@@ -36,12 +36,13 @@ def refused(args, *parts):
     expect("terminate called" not in result.stderr, f"{args} crashed", result)
 
 
-def launch(variables_of, ranks, *args):
-    """The command as `ranks` processes of a launcher; each one's result."""
+def launch(variables_of, ranks, *args, cores_of=None):
+    """The command as `ranks` processes of a launcher, each bound to cores_of(rank); each one's result."""
+    bind = lambda rank: (lambda: os.sched_setaffinity(0, cores_of(rank))) if cores_of else None
     outer = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
     started = [
         subprocess.Popen([MEGAMOE, *args], env={**outer, **variables_of(rank, ranks)}, text=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=bind(rank))
         for rank in range(ranks)
     ]
     outputs = [process.communicate(timeout=120) for process in started]
@@ -190,6 +191,13 @@ with tempfile.TemporaryDirectory() as folder:
         expect("right" in results[0].stdout and "3 ranks" in results[0].stdout, "rank 0 is silent", results[0])
         expect(not results[1].stdout + results[2].stdout, f"{launcher.__name__}: other ranks speak", results[1])
         expect(os.path.exists(y) and tensor(y, "output") == own, f"{launcher.__name__}: other bits", results[0])
+    # A rank's workers: all cores that it alone may use, and a part of those that others use as well.
+    cores = sorted(os.sched_getaffinity(0))
+    halves = [cores[:len(cores) // 2] or cores, cores[len(cores) // 2:]]
+    for cores_of, workers in ((lambda rank: halves[rank], len(halves[0])),
+                              (lambda rank: cores, max(1, len(cores) // 2))):
+        results = launch(srun, 2, "run", *SMALL, "--explain", "--no-verify", cores_of=cores_of)
+        expect(f"\nworkers       {workers} fused" in results[0].stdout, f"not {workers} workers", results[0])
     results = launch(torchrun, 2, "verify", *SMALL, "--ranks", "2")
     expect(all(r.returncode == 0 for r in results) and "WRONG" not in results[0].stdout, "verify", results[0])
     results = launch(srun, 2, *sweep[:7], "--top-k", "2", "--tokens", "1,4", "--calls", "2", *rates)

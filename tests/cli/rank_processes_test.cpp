@@ -60,6 +60,75 @@ TEST(RankProcesses, ARankThatLeavesWithoutAResultIsNamed) {
   }
 }
 
+/// What run_ranks throws when ranks may stop or hang; "" for nothing.
+std::string error_of_ranks(std::int64_t ranks, const std::function<std::string(std::int64_t)>& work,
+                           std::chrono::nanoseconds deadline) {
+  try {
+    run_ranks(ranks, std::vector<std::int64_t>(static_cast<std::size_t>(ranks), 0),
+              [&](std::int64_t rank, std::span<std::byte>) { return work(rank); },
+              {.deadline = deadline});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string stop_here() {
+  raise(SIGSTOP);
+  return "";
+}
+
+TEST(RankProcesses, AStoppedRankIsKilledAndNamedBesideWhatTheOthersSay) {
+  const std::string message = error_of_ranks(
+      3,
+      [](std::int64_t rank) -> std::string {
+        if (rank == 1) return stop_here();
+        throw Error(ErrorCode::deadline, "rank " + std::to_string(rank) + " waited for rank 1");
+      },
+      std::chrono::milliseconds(100));
+  for (const char* part : {"rank 0 waited for rank 1; ", "rank 1 was stopped by signal 19",
+                           "did not go on within 5.1 s", "it was killed"}) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  }
+}
+
+TEST(RankProcesses, AStoppedRankIsKilledThoughNobodyWaitsForIt) {
+  EXPECT_NE(error_of_ranks(
+                1, [](std::int64_t) { return stop_here(); }, std::chrono::milliseconds(1))
+                .find("rank 0 was stopped"),
+            std::string::npos);
+}
+
+TEST(RankProcesses, ARankThatGoesOnAfterAStopIsNoFailure) {
+  EXPECT_EQ(error_of_ranks(
+                2,
+                [](std::int64_t rank) -> std::string {
+                  if (rank == 1) return "";
+                  const pid_t self = getpid();
+                  const pid_t waker = fork();
+                  if (waker == 0) {
+                    usleep(300'000);
+                    kill(self, SIGCONT);
+                    _exit(0);
+                  }
+                  return stop_here();
+                },
+                std::chrono::milliseconds(100)),
+            "");
+}
+
+TEST(RankProcesses, ARankThatHangsAfterAnotherFailedIsKilledAndNamed) {
+  const std::string message = error_of_ranks(
+      2,
+      [](std::int64_t rank) -> std::string {
+        if (rank == 0) throw Error(ErrorCode::format, "of rank 0");
+        for (;;) pause();
+      },
+      std::chrono::milliseconds(1));
+  EXPECT_NE(message.find("of rank 0; rank 1 did not end after that within"), std::string::npos)
+      << message;
+}
+
 /// Where in a call a rank kills itself: all the others must notice, name it, and leave nothing
 /// behind.
 class KilledRank : public ::testing::TestWithParam<EnginePhase> {};

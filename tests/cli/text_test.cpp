@@ -34,6 +34,24 @@ TEST(Text, ListsOfCountsTakeUnitsAndNoGaps) {
   EXPECT_THROW(parse_positive("0"), Error);
 }
 
+TEST(Text, TimesAreRoundedUpAndBounded) {
+  using namespace std::chrono_literals;
+  EXPECT_EQ(parse_seconds("30"), 30s);
+  EXPECT_EQ(parse_seconds("0.5"), 500ms);
+  EXPECT_EQ(parse_seconds("0"), 0ns);
+  EXPECT_EQ(parse_seconds("1e-12"), 1ns);
+  EXPECT_EQ(parse_seconds("1e8"), 100'000'000s);
+  for (const char* text : {"", "nan", "inf", "-1", "1e30", "1s", "x"}) {
+    try {
+      parse_seconds(text);
+      ADD_FAILURE() << "'" << text << "' was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_NE(std::string(error.what()).find(std::string("'") + text + "'"), std::string::npos);
+    }
+  }
+}
+
 TEST(Text, BytesHaveBinaryUnits) {
   EXPECT_EQ(human_bytes(0), "0 B");
   EXPECT_EQ(human_bytes(1536), "1.5 KiB");
