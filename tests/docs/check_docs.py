@@ -12,6 +12,10 @@ PATH = re.compile(r"^[\w.*-]+(/[\w.*-]+)*/?$")
 SUFFIXES = (".hpp", ".cpp", ".cuh", ".cu", ".md", ".py", ".txt", ".cmake", ".json")
 # A function: "gemm1()", "Layer::forward()".
 FUNCTION = re.compile(r"^(?:\w+::)*(~?\w+)\(\)$")
+# A test as its source defines it, and as docs/faults.md names it.
+TEST = re.compile(r"^TEST(?:_P|_F)?\((\w+),\s*(\w+)\)", re.MULTILINE)
+TEST_NAME = re.compile(r"`([A-Z]\w*\.\w+)`")
+CASES = 22
 ROOMS = ("src/", "include/", "cli/", "tests/", "docs/", "cmake/", "tools/", "bench/")
 # What the pages say about files that are the user's.
 USERS_FILES = {"config.json", "model.safetensors.index.json"}
@@ -68,6 +72,33 @@ def check_regions(root):
             yield f"the region `{region}` is not in the page"
 
 
+def tests_there_are(root):
+    """"Suite.Test" of every test of the tree."""
+    names = set()
+    for path in sorted((root / "tests").rglob("*.cpp")):
+        names.update(map(".".join, TEST.findall(path.read_text(encoding="utf-8"))))
+    for path in sorted((root / "tests").rglob("*_test.py")):
+        for part in re.split(r"^class ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+            suite = re.match(r"\w+", part)[0]
+            names.update(f"{suite}.{test}" for test in re.findall(r"^    def (test_\w+)", part, re.MULTILINE))
+    return names
+
+
+def check_cases(root):
+    """Every case from the field has a test, and every test that the page names is there."""
+    page = (root / "docs/faults.md").read_text(encoding="utf-8")
+    there = tests_there_are(root)
+    for name in TEST_NAME.findall(page):
+        if name not in there:
+            yield f"there is no test {name}"
+    rows = {int(row[1]): row[2] for row in re.finditer(r"^\| (\d+) \|(.*)\|$", page, re.MULTILINE)}
+    if sorted(rows) != list(range(1, CASES + 1)):
+        yield f"the cases are {sorted(rows)}, not 1 to {CASES}"
+    for number, row in rows.items():
+        if not TEST_NAME.search(row):
+            yield f"case {number} names no test"
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     code = sources(root)
@@ -80,6 +111,7 @@ def main():
                    for fault in [*check_links(root, page, prose), *check_names(root, prose, code)]]
     readme = (root / "README.md").read_text(encoding="utf-8")
     faults += [f"README.md: {fault}" for fault in check_example(root, readme)]
+    faults += [f"docs/faults.md: {fault}" for fault in check_cases(root)]
     faults += [f"docs/memory-order.md: {fault}" for fault in check_regions(root)]
     if faults:
         sys.exit("\n".join(faults))
