@@ -6,8 +6,11 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "megamoe/router.hpp"
 
+#include "base/names.hpp"
 #include "checkpoint/model_folder.hpp"
 #include "layout/weight_matrix.hpp"
 #include "numerics/bf16.hpp"
@@ -106,13 +109,18 @@ std::string fixture(const std::string& name) {
   return std::string(MEGAMOE_FIXTURES) + "/" + name;
 }
 
+/// How far the layer of a fixture is from what the other implementation made of it.
+double distance_of_fixture(const std::string& name, Parts parts, const char* output) {
+  const SafetensorsFile expected(fixture(name) + "/expected.safetensors");
+  const CheckpointLayer layer = load_layer(fixture(name), 0);
+  const auto x = read<BFloat16>(expected, "hidden_states");
+  return distance(evaluate(layer, x, parts), read<float>(expected, output));
+}
+
 class Families : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Families, TheLayerGivesTheOutputOfTheIndependentImplementation) {
-  const SafetensorsFile expected(fixture(GetParam()) + "/expected.safetensors");
-  const CheckpointLayer layer = load_layer(fixture(GetParam()), 0);
-  const auto x = read<BFloat16>(expected, "hidden_states");
-  EXPECT_LE(distance(evaluate(layer, x, Parts::all), read<float>(expected, "output")), kMost);
+  EXPECT_LE(distance_of_fixture(GetParam(), Parts::all, "output"), kMost);
 }
 
 /// All numbers that a layer means, so that equal layers compare equal wherever their bytes lie.
@@ -157,17 +165,18 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, Families,
                          ::testing::Values("mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3"),
                          [](const auto& info) { return std::string(info.param); });
 
+/// The family and the sizes that a checkpoint says, as one line.
+std::string description(const CheckpointLayer& layer) {
+  const LayerConfig& config = layer.config;
+  return fmt::format("{}: H {} I {} E {}+{} k {}, {}, {}", layer.family, config.hidden,
+                     config.intermediate, config.experts, config.shared_experts, config.top_k,
+                     name_of(config.recipe), name_of(config.activation));
+}
+
 TEST(FamilyShapes, MixtralIsBf16RoutedBySoftmax) {
   const CheckpointLayer layer = load_layer(fixture("mixtral"), 0);
-  EXPECT_EQ(layer.family, "mixtral");
-  EXPECT_EQ(layer.config.hidden, 128);
-  EXPECT_EQ(layer.config.intermediate, 160);
-  EXPECT_EQ(layer.config.experts, 4);
-  EXPECT_EQ(layer.config.top_k, 2);
-  EXPECT_EQ(layer.config.shared_experts, 0);
+  EXPECT_EQ(description(layer), "mixtral: H 128 I 160 E 4+0 k 2, bf16_bf16, swiglu");
   EXPECT_EQ(layer.config.max_tokens, 0);
-  EXPECT_EQ(layer.config.recipe, Recipe::bf16_bf16);
-  EXPECT_EQ(layer.config.activation, Activation::swiglu);
   EXPECT_FALSE(layer.config.activation_limit);
   EXPECT_EQ(layer.router.scores, RouterScores::softmax);
   EXPECT_TRUE(layer.router.renormalise);
@@ -178,24 +187,13 @@ TEST(FamilyShapes, MixtralIsBf16RoutedBySoftmax) {
 }
 
 TEST(FamilyShapes, Qwen3TakesTheIntermediateSizeOfItsExpertsNotOfItsDenseLayers) {
-  const CheckpointLayer layer = load_layer(fixture("qwen3_moe"), 0);
-  EXPECT_EQ(layer.family, "qwen3_moe");
-  EXPECT_EQ(layer.config.hidden, 160);
-  EXPECT_EQ(layer.config.intermediate, 96);
-  EXPECT_EQ(layer.config.experts, 12);
-  EXPECT_EQ(layer.config.top_k, 4);
-  EXPECT_EQ(layer.config.recipe, Recipe::bf16_bf16);
+  EXPECT_EQ(description(load_layer(fixture("qwen3_moe"), 0)),
+            "qwen3_moe: H 160 I 96 E 12+0 k 4, bf16_bf16, swiglu");
 }
 
 TEST(FamilyShapes, GptOssHasBiasesAndItsOwnActivation) {
   const CheckpointLayer layer = load_layer(fixture("gpt_oss"), 0);
-  EXPECT_EQ(layer.family, "gpt_oss");
-  EXPECT_EQ(layer.config.hidden, 160);
-  EXPECT_EQ(layer.config.intermediate, 128);
-  EXPECT_EQ(layer.config.experts, 8);
-  EXPECT_EQ(layer.config.top_k, 4);
-  EXPECT_EQ(layer.config.recipe, Recipe::bf16_fp4);
-  EXPECT_EQ(layer.config.activation, Activation::swiglu_oai);
+  EXPECT_EQ(description(layer), "gpt_oss: H 160 I 128 E 8+0 k 4, bf16_fp4, swiglu_oai");
   EXPECT_EQ(layer.config.activation_limit, 7.0f);
   EXPECT_EQ(layer.router.bias.size(), 8u);
   ASSERT_EQ(layer.weights.experts.size(), 8u);
@@ -206,13 +204,7 @@ TEST(FamilyShapes, GptOssHasBiasesAndItsOwnActivation) {
 
 TEST(FamilyShapes, DeepSeekV3HasASharedExpertAndGroups) {
   const CheckpointLayer layer = load_layer(fixture("deepseek_v3"), 0);
-  EXPECT_EQ(layer.family, "deepseek_v3");
-  EXPECT_EQ(layer.config.hidden, 192);
-  EXPECT_EQ(layer.config.intermediate, 144);
-  EXPECT_EQ(layer.config.experts, 16);
-  EXPECT_EQ(layer.config.shared_experts, 1);
-  EXPECT_EQ(layer.config.top_k, 4);
-  EXPECT_EQ(layer.config.recipe, Recipe::bf16_fp8);
+  EXPECT_EQ(description(layer), "deepseek_v3: H 192 I 144 E 16+1 k 4, bf16_fp8, swiglu");
   EXPECT_EQ(layer.router.scores, RouterScores::sigmoid);
   EXPECT_EQ(layer.router.groups, 4);
   EXPECT_EQ(layer.router.top_groups, 2);
@@ -222,11 +214,7 @@ TEST(FamilyShapes, DeepSeekV3HasASharedExpertAndGroups) {
 }
 
 TEST(FamilyShapes, TheSharedExpertOfDeepSeekV3AloneGivesItsPartOfTheOutput) {
-  const SafetensorsFile expected(fixture("deepseek_v3") + "/expected.safetensors");
-  const CheckpointLayer layer = load_layer(fixture("deepseek_v3"), 0);
-  const auto x = read<BFloat16>(expected, "hidden_states");
-  EXPECT_LE(distance(evaluate(layer, x, Parts::shared), read<float>(expected, "shared_output")),
-            kMost);
+  EXPECT_LE(distance_of_fixture("deepseek_v3", Parts::shared, "shared_output"), kMost);
 }
 
 TEST(FamilyShapes, ALimitInTheConfigurationOfGptOssReplacesItsDefault) {
