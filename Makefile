@@ -12,6 +12,7 @@ demo: setup
 
 # All tests: optimised, then the engine and the memory that ranks share under ThreadSanitizer.
 test: setup
+	@tools/setup-python
 	@tools/run-tests
 
 setup:

@@ -1,0 +1,83 @@
+"""Groups of ranks."""
+from . import _core, _launch
+
+
+class Group:
+    """One rank's handle on its group: the ranks that run layers together.
+
+    Made by `single`, `threads`, `processes` or `from_environment`. Layers are made and called in the same order on every
+    rank, each rank from one thread at a time. The rank leaves when the last Group and Layer that hold it are gone; leaving
+    waits for nobody.
+
+    Every wait for another rank has a deadline, in seconds (0: for ever); after it DeadlineError says which rank and
+    signal were waited for.
+    """
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core):
+        self._core = core
+
+    @classmethod
+    def single(cls, *, deadline=30.0):
+        """A group of one rank."""
+        return cls(_core.Group.single(deadline))
+
+    @classmethod
+    def threads(cls, ranks, *, deadline=30.0):
+        """Ranks that are threads of this process.
+
+        Args:
+            ranks: 1 to 1024.
+        Returns:
+            a list of groups: use entry r from the thread that plays rank r. megamoe releases the GIL while it computes or
+            waits, so ordinary Python threads will do.
+        """
+        return [cls(core) for core in _core.Group.threads(ranks, deadline)]
+
+    @classmethod
+    def processes(cls, rank, ranks, rendezvous, *, deadline=30.0):
+        """Joins a group of processes of this host; returns when all ranks have come.
+
+        Args:
+            rank: of this process, 0 to ranks - 1.
+            ranks: 1 to 1024.
+            rendezvous: any text without '/', the same on all ranks and used by no other group at the same time.
+        Raises:
+            DeadlineError that names the ranks that did not come.
+        """
+        return cls(_core.Group.processes(rank, ranks, rendezvous, deadline))
+
+    @classmethod
+    def from_environment(cls, *, deadline=30.0):
+        """The group of the launcher that started this process: torchrun, mpirun, mpiexec or srun, all ranks on one host.
+
+        Reads RANK and WORLD_SIZE (with MASTER_ADDR, MASTER_PORT, TORCHELASTIC_* where they are set), or the variables of
+        the other launchers. Without a launcher: a group of one rank. Call it equally often on every rank: each call makes
+        another group.
+
+        Raises:
+            InvalidArgumentError that names a variable that is missing or no number; UnsupportedError for several hosts;
+            DeadlineError that names the ranks that did not come.
+        """
+        launched = _launch.launched_rank()
+        if launched is None:
+            return cls.single(deadline=deadline)
+        return cls.processes(launched.rank, launched.ranks, _launch.fresh_rendezvous(launched), deadline=deadline)
+
+    def duplicate(self):
+        """The same ranks as another group, with memory and calls of its own. Collective."""
+        return Group(self._core.duplicate())
+
+    @property
+    def rank(self):
+        """Of this handle, from 0."""
+        return self._core.rank
+
+    @property
+    def ranks(self):
+        """How many there are."""
+        return self._core.ranks
+
+    def __repr__(self):
+        return f"Group(rank={self.rank}, ranks={self.ranks})"
