@@ -11,6 +11,7 @@
 #include "api/layer_identity.hpp"
 #include "api/layer_plan.hpp"
 #include "base/integers.hpp"
+#include "base/names.hpp"
 
 namespace megamoe::cli {
 namespace {
@@ -74,7 +75,10 @@ std::int64_t RankTeam::cores_per_rank() {
 }
 
 void RankTeam::agree_on(const Plan& plan) {
-  if (launched_) compare_identities(meet().state().communicator(), plan);
+  if (!launched_) return;
+  compare_identities(meet().state().communicator(), plan.config,
+                     {.kernels = fmt::format("cpu {}", name_of(plan.machine.instruction_set)),
+                      .arena_bytes = plan.arena.bytes});
 }
 
 std::vector<RankOutcome> RankTeam::run(const std::vector<std::int64_t>& payload_bytes,
