@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include <gtest/gtest.h>
+
 #include "megamoe/error.hpp"
 
 #include "mqa_data.hpp"

@@ -6,6 +6,7 @@
 
 #include "cpu/kernels.hpp"
 #include "mqa_data.hpp"
+#include "mqa_expect.hpp"
 #include "mqa_logits/reference.hpp"
 
 namespace megamoe::test {

@@ -1,12 +1,11 @@
 // Random calls of the MQA logits: the numbers in vectors, and views of them.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "megamoe/mqa_logits.hpp"
 
@@ -109,7 +108,6 @@ struct PagedData {
       : random(seed),
         queries(size.sequences * size.next_n, size.heads, size.head_dim, format, random) {
     const std::int64_t blocks = size.sequences * size.max_blocks + 3;
-    const std::int64_t block_bytes = kMqaBlockKeys * (size.head_dim + 4);
     for (std::int64_t b = 0; b < blocks; ++b) {
       const auto values = random_e4m3(kMqaBlockKeys * size.head_dim, random);
       const auto scales = random_scales(kMqaBlockKeys, random);
@@ -135,7 +133,6 @@ struct PagedData {
              .block_table = table.data(),
              .max_blocks = size.max_blocks,
              .max_context = max_context};
-    EXPECT_EQ(static_cast<std::int64_t>(cache.size()), blocks * block_bytes);
   }
 
   void fill_table(const PagedSize& size, MqaContextLengths kind, std::int64_t blocks) {
@@ -163,32 +160,5 @@ struct PagedData {
   std::vector<std::int32_t> table;
   PagedMqaLogitsInput input;
 };
-
-/// Relative L2 distance where `wanted` is finite; elsewhere the two must agree on what they are.
-inline void expect_close(const std::vector<float>& got, const std::vector<double>& wanted,
-                         std::int64_t columns, double bound) {
-  ASSERT_EQ(got.size(), wanted.size());
-  double difference = 0;
-  double norm = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    if (!std::isfinite(wanted[i])) {
-      const bool same =
-          std::isnan(wanted[i]) ? std::isnan(got[i]) : got[i] == static_cast<float>(wanted[i]);
-      ASSERT_TRUE(same) << "row " << i / columns << ", key " << i % columns << ": got " << got[i]
-                        << ", wanted " << wanted[i];
-      continue;
-    }
-    difference += (got[i] - wanted[i]) * (got[i] - wanted[i]);
-    norm += wanted[i] * wanted[i];
-  }
-  if (difference <= bound * bound * norm) return;
-  const double typical = std::sqrt(norm / static_cast<double>(got.size()));
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    if (!std::isfinite(wanted[i]) || std::fabs(got[i] - wanted[i]) <= 4 * bound * typical) continue;
-    FAIL() << "relative L2 " << std::sqrt(difference / norm) << "; first at row " << i / columns
-           << ", key " << i % columns << ": got " << got[i] << ", wanted " << wanted[i];
-  }
-  FAIL() << "relative L2 " << std::sqrt(difference / norm);
-}
 
 }  // namespace megamoe::test

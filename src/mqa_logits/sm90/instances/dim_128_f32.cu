@@ -1,0 +1,12 @@
+#include "mqa_logits/sm90/kernel.cuh"
+#include "mqa_logits/sm90/kernels.hpp"
+
+namespace megamoe::mqa {
+
+const void* kernel_dim_128_f32(int heads) {
+  if (heads == 64) return reinterpret_cast<const void*>(&mqa_logits_kernel<128, 64, 0>);
+  if (heads == 32) return reinterpret_cast<const void*>(&mqa_logits_kernel<128, 32, 0>);
+  return reinterpret_cast<const void*>(&mqa_logits_kernel<128, 16, 0>);
+}
+
+}  // namespace megamoe::mqa
