@@ -69,6 +69,10 @@ class Group:
         """The same ranks as another group, with memory and calls of its own. Collective."""
         return Group(self._core.duplicate())
 
+    def meet(self, what="a meeting of the program"):
+        """Returns when every rank has called it. Collective. what: named in the error of a rank that does not come."""
+        self._core.meet(what)
+
     @property
     def rank(self):
         """Of this handle, from 0."""

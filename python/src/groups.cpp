@@ -107,6 +107,13 @@ void bind_groups(nb::module_& module) {
              const nb::gil_scoped_release waiting;
              return duplicate(group);
            })
+      .def(
+          "meet",
+          [](const Group& group, const std::string& what) {
+            const nb::gil_scoped_release waiting;
+            group.state().communicator().all_gather({}, what);
+          },
+          "what"_a)
       .def_prop_ro("rank", &Group::rank)
       .def_prop_ro("ranks", &Group::ranks);
 }

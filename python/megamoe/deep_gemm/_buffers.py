@@ -104,13 +104,18 @@ def _maybe(array, scales):
     return None if scales is None else array(scales, "plain")
 
 
+def _is_process_group(group):
+    """Of torch.distributed, by what it can do: PyTorch need not be there."""
+    return callable(getattr(group, "size", None)) and callable(getattr(group, "rank", None))
+
+
 def _group_of(group):
     """A Group of its own for a buffer, so that several buffers share neither memory nor calls."""
     if group is None:
         return Group.single()
     if isinstance(group, Group):
         return Group.single() if group.ranks == 1 else group.duplicate()
-    if not (callable(getattr(group, "size", None)) and callable(getattr(group, "rank", None))):
+    if not _is_process_group(group):
         raise InvalidArgumentError(f"group is a {type(group).__name__}: None, a megamoe.Group or a torch.distributed process group is wanted")
     if group.size() == 1:
         return Group.single()
@@ -141,7 +146,7 @@ def _make_buffer(group, recipe, num_experts, num_max_tokens_per_rank, num_topk, 
         max_tokens=align(num_max_tokens_per_rank, get_token_alignment_for_mega_moe()), shared_experts=num_shared_experts,
         recipe=recipe)
     if framework is None:
-        framework = "numpy" if group is None or isinstance(group, Group) else "torch"
+        framework = "torch" if _is_process_group(group) else "numpy"
     return SymmBuffer(group, config, named(framework))
 
 
