@@ -8,12 +8,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "megamoe/backend.hpp"
+
+#include "api/cuda_plan.hpp"
 #include "api/layer_plan.hpp"
 #include "base/check.hpp"
 #include "base/names.hpp"
 #include "cli/bench_records.hpp"
 #include "cli/commands.hpp"
 #include "cli/footprint.hpp"
+#include "cli/gpu_rates.hpp"
+#include "cli/gpu_sweep.hpp"
 #include "cli/layer_options.hpp"
 #include "cli/plot.hpp"
 #include "cli/text.hpp"
@@ -43,9 +48,12 @@ std::vector<Execution> parse_executions(const std::string& text) {
   return executions;
 }
 
-std::string point_table(const std::vector<SweepPoint>& points, const MachineRates& rates) {
+/// arithmetic: what the machine's rate is that of, "f32".
+std::string point_table(const std::vector<SweepPoint>& points, const MachineRates& rates,
+                        const char* arithmetic) {
   Table table({"execution", "tokens", "rows/expert hit", "us", "least us", "GFLOP/s",
-               "weights GB/s", "% of bandwidth", "% of f32", "bound", "% of bound"});
+               "weights GB/s", "% of bandwidth", fmt::format("% of {}", arithmetic), "bound",
+               "% of bound"});
   for (const SweepPoint& point : points) {
     const double flops = point.flops / point.median_ns;
     const double bytes = point.weight_bytes / point.median_ns;
@@ -83,47 +91,93 @@ void write_plot(const std::string& path, const std::string& title,
   fmt::print("wrote {}\n", path);
 }
 
-void report(const BenchOptions& options, const LayerSource& source, const Plan& plan,
-            const std::vector<SweepPoint>& points) {
-  const MachineRates rates =
-      find_rates(min64(usable_cores(), source.ranks() * plan.workers), options.rates);
-  fmt::print("machine: {}, {}\n\n{}", device_name(), describe(rates), point_table(points, rates));
+/// What a backend brought.
+struct Measured {
+  std::vector<SweepPoint> points;
+  std::string kernel;   ///< "cpu avx2"
+  std::string device;   ///< its name
+  std::string machine;  ///< its rates in words
+  MachineRates rates;
+  const char* arithmetic = "f32";
+};
+
+void report(const BenchOptions& options, const LayerSource& source, const Measured& measured) {
+  fmt::print("machine: {}, {}\n\n{}", measured.device, measured.machine,
+             point_table(measured.points, measured.rates, measured.arithmetic));
   if (!options.json.empty()) {
-    const std::string kernel = fmt::format("cpu {}", name_of(plan.machine.instruction_set));
-    append_records(options.json, bench_records(source, kernel, points));
-    fmt::print("added {} records to {}\n", points.size(), options.json);
+    append_records(options.json,
+                   bench_records(source, measured.kernel, measured.device, measured.points));
+    fmt::print("added {} records to {}\n", measured.points.size(), options.json);
   }
   if (!options.plot.empty()) {
     const std::string title = fmt::format("{}, {}, {} ranks", source.description(),
                                           name_of(source.config().recipe), source.ranks());
-    write_plot(options.plot, title, points);
+    write_plot(options.plot, title, measured.points);
   }
+}
+
+SweepRequest sweep_request(const BenchOptions& options) {
+  return {.tokens = options.tokens,
+          .executions = options.executions,
+          .layer = options.layer->plan,
+          .warm_up = options.warm_up,
+          .calls = options.calls};
+}
+
+void print_headline(const LayerSource& source, const TeamChoice& choice, const std::string& what) {
+  const LayerConfig& config = source.config();
+  fmt::print("{}: H {} I {} E {} (+{} shared) k {}, {}; {}, {}, backend {}{}\n",
+             source.description(), config.hidden, config.intermediate, config.experts,
+             config.shared_experts, config.top_k, name_of(config.recipe), choice.team.description(),
+             what, name_of(choice.team.backend()),
+             choice.reason.empty() ? "" : fmt::format(" ({})", choice.reason));
+  std::fflush(stdout);
+}
+
+Measured bench_cpu(const BenchOptions& options, const LayerSource& source, TeamChoice& choice) {
+  RankTeam& team = choice.team;
+  const Plan plan =
+      plan_layer(source.config(), source.ranks(), options.layer->plan, team.cores_per_rank());
+  team.agree_on(plan);
+  check_footprint(footprint_of(source, plan), source.ranks(), available_host_memory());
+  const std::string kernels(name_of(plan.machine.instruction_set));
+  if (team.leads()) {
+    print_headline(source, choice, fmt::format("{} workers each, {}", plan.workers, kernels));
+  }
+  Measured measured{.points = sweep(source, sweep_request(options), team)};
+  if (!team.leads()) return measured;
+  measured.kernel = "cpu " + kernels;
+  measured.device = device_name();
+  measured.rates = find_rates(min64(usable_cores(), source.ranks() * plan.workers), options.rates);
+  measured.machine = describe(measured.rates);
+  return measured;
+}
+
+Measured bench_cuda(const BenchOptions& options, const LayerSource& source, TeamChoice& choice) {
+  RankTeam& team = choice.team;
+  check_argument(options.executions == std::vector{Execution::fused},
+                 "--execution: only fused runs on the cuda backend yet");
+  if (team.leads()) print_headline(source, choice, "x in FP8");
+  const std::int64_t devices = min64(source.ranks(), cuda_devices());
+  Measured measured{.points = gpu_sweep(source, sweep_request(options), team)};
+  measured.kernel = "cuda sm90";
+  measured.device = gpu_name(devices);
+  measured.rates = gpu_rates(devices, kHopperMultiprocessors, options.rates);
+  measured.machine = describe_gpu(measured.rates);
+  measured.arithmetic = "FP8";
+  return measured;
 }
 
 int bench(BenchOptions& options) {
   LayerOptionValues& values = *options.layer;
-  RankTeam team = make_team(values, process_environment());
+  const RankTeam asked = make_team(values, process_environment());
   values.layer.tokens = *std::max_element(options.tokens.begin(), options.tokens.end());
   const LayerSource source(values.layer);
-  const LayerConfig& config = source.config();
-  const Plan plan = plan_layer(config, source.ranks(), values.plan, team.cores_per_rank());
-  team.agree_on(plan);
-  check_footprint(footprint_of(source, plan), source.ranks(), available_host_memory());
-  if (team.leads()) {
-    fmt::print("{}: H {} I {} E {} (+{} shared) k {}, {}; {}, {} workers each, {}\n",
-               source.description(), config.hidden, config.intermediate, config.experts,
-               config.shared_experts, config.top_k, name_of(config.recipe), team.description(),
-               plan.workers, name_of(plan.machine.instruction_set));
-    std::fflush(stdout);
-  }
-  const auto points = sweep(source,
-                            {.tokens = options.tokens,
-                             .executions = options.executions,
-                             .layer = values.plan,
-                             .warm_up = options.warm_up,
-                             .calls = options.calls},
-                            team);
-  if (team.leads()) report(options, source, plan, points);
+  TeamChoice choice = choose_team(asked, source, values, options.executions);
+  const Measured measured = choice.team.backend() == Backend::cuda
+                                ? bench_cuda(options, source, choice)
+                                : bench_cpu(options, source, choice);
+  if (choice.team.leads()) report(options, source, measured);
   return 0;
 }
 
@@ -148,6 +202,8 @@ Command add_bench(CLI::App& app) {
       "Examples:\n"
       "  megamoe bench\n"
       "  megamoe bench --tokens 1,16,256 --execution all --json bench.json --plot bench.svg\n"
+      "  megamoe bench --backend cuda --preset deepseek-v4-flash --no-shared-experts --experts 32 "
+      "--ranks 1 --tokens 8,64,512,8k\n"
       "  megamoe bench --preset gpt-oss-120b --experts 32 --ranks 1 --tokens 1,8,4k");
   return [options] { return bench(*options); };
 }

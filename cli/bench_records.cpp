@@ -12,7 +12,6 @@
 #include "base/check.hpp"
 #include "base/names.hpp"
 #include "cli/commit.hpp"
-#include "cli/machine_rates.hpp"
 
 namespace megamoe::cli {
 namespace {
@@ -39,7 +38,7 @@ std::string today() {
 }  // namespace
 
 nlohmann::json bench_records(const LayerSource& source, const std::string& kernel,
-                             const std::vector<SweepPoint>& points) {
+                             const std::string& device, const std::vector<SweepPoint>& points) {
   const LayerConfig& config = source.config();
   nlohmann::json records = nlohmann::json::array();
   for (const SweepPoint& point : points) {
@@ -54,7 +53,7 @@ nlohmann::json bench_records(const LayerSource& source, const std::string& kerne
          {"us", point.median_ns / 1e3},
          {"tflops", point.flops / point.median_ns / 1e3},
          {"gbps", point.weight_bytes / point.median_ns},
-         {"device", device_name()},
+         {"device", device},
          {"commit", commit()},
          {"date", today()},
          {"command", command_line()}});

@@ -14,7 +14,7 @@ namespace megamoe::cli {
 /// One record per point: kernel, recipe, execution, ranks, shape, tokens (per rank), us, tflops,
 /// gbps (of packed weights), device, commit, date, command.
 nlohmann::json bench_records(const LayerSource& source, const std::string& kernel,
-                             const std::vector<SweepPoint>& points);
+                             const std::string& device, const std::vector<SweepPoint>& points);
 
 /// Adds records to the array in a file, which is made if it is not there. The file changes at once
 /// or not at all. Throws Error{format} for a file that holds no array, Error{io}.

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -29,19 +31,19 @@ void print(const Finding& finding, Colour colour) {
 
 int examine() {
   // The main job and the locks fork, so they come before anything that starts a thread.
-  const std::vector<Finding> findings{look_at_main_job(),
-                                      look_at_locks(),
-                                      look_at_memfd(),
-                                      look_at_sockets(),
-                                      look_at_instructions(),
-                                      look_at_cores(),
-                                      look_at_memory(available_host_memory()),
-                                      look_at_shm("/dev/shm"),
-                                      look_at_huge_pages("/sys"),
-                                      look_at_numa("/sys"),
-                                      look_at_open_files(),
-                                      look_at_locked_memory(),
-                                      look_at_cuda()};
+  std::vector<Finding> findings{look_at_main_job(),
+                                look_at_locks(),
+                                look_at_memfd(),
+                                look_at_sockets(),
+                                look_at_instructions(),
+                                look_at_cores(),
+                                look_at_memory(available_host_memory()),
+                                look_at_shm("/dev/shm"),
+                                look_at_huge_pages("/sys"),
+                                look_at_numa("/sys"),
+                                look_at_open_files(),
+                                look_at_locked_memory()};
+  for (Finding& finding : look_at_cuda()) findings.push_back(std::move(finding));
   bool missing = false;
   for (const Finding& finding : findings) {
     print(finding, colour_of(STDOUT_FILENO));

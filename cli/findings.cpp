@@ -17,7 +17,6 @@
 
 #include "api/layer_plan.hpp"
 #include "base/names.hpp"
-#include "cli/cuda_facts.hpp"
 #include "cli/layer_source.hpp"
 #include "cli/rank_run.hpp"
 #include "cli/report.hpp"
@@ -241,20 +240,6 @@ Finding look_at_locked_memory() {
               ? "no limit"
               : human_bytes(static_cast<std::int64_t>(limit.rlim_cur)) + "; nothing is locked",
           Verdict::fine, ""};
-}
-
-Finding look_at_cuda() {
-  const CudaFacts facts = cuda_facts();
-  if (!facts.built) {
-    return {"CUDA", "not in this build", Verdict::limited,
-            "build where nvcc is in PATH for the Hopper kernels"};
-  }
-  if (facts.devices == 0) {
-    return {"CUDA", "in this build; no device of compute capability 9.0", Verdict::limited,
-            "look at nvidia-smi: driver and device"};
-  }
-  return {"CUDA", fmt::format("in this build; {} usable devices", facts.devices), Verdict::fine,
-          ""};
 }
 
 }  // namespace megamoe::cli

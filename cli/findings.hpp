@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "device/gpu.hpp"
 #include "symmetric/host_memory.hpp"
 
 namespace megamoe::cli {
@@ -39,6 +40,10 @@ Finding look_at_huge_pages(const std::filesystem::path& sys);
 Finding look_at_numa(const std::filesystem::path& sys);
 Finding look_at_open_files();
 Finding look_at_locked_memory();
-Finding look_at_cuda();
+Finding look_at_driver(const device::DriverFacts& driver,
+                       const std::vector<device::DeviceFacts>& devices);
+Finding look_at_device(const device::DeviceFacts& facts);
+/// Build and driver, then every device. Starts the driver: not before a fork that needs it.
+std::vector<Finding> look_at_cuda();
 
 }  // namespace megamoe::cli

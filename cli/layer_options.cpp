@@ -1,5 +1,7 @@
 #include "cli/layer_options.hpp"
 
+#include "megamoe/backend.hpp"
+
 #include "base/check.hpp"
 #include "base/names.hpp"
 #include "cli/text.hpp"
@@ -77,12 +79,17 @@ std::shared_ptr<LayerOptionValues> add_layer_options(CLI::App& command) {
 std::shared_ptr<LayerOptionValues> add_sweep_options(CLI::App& command) {
   auto values = std::make_shared<LayerOptionValues>();
   add_sources(command, values->layer);
-  const std::string group = "Ranks and workers";
-  add_parsed(command, "--ranks", values->ranks, parse_count,
-             "Processes of the group (default 4; under torchrun, mpirun or srun theirs)")
+  const std::string group = "Backend, ranks and workers";
+  add_parsed(command, "--backend", values->backend, parse_backend,
+             "auto, cpu or cuda (default auto: cuda where a device runs the layer)")
+      ->group(group);
+  add_parsed(
+      command, "--ranks", values->ranks, parse_count,
+      "Ranks of the group: processes, or threads with CUDA devices (default 4; under torchrun, "
+      "mpirun or srun theirs)")
       ->group(group);
   add_parsed(command, "--workers", values->plan.workers, parse_count,
-             "Threads per rank (default: cores / ranks, at least 1)")
+             "Per rank: threads (default: cores / ranks, at least 1), on cuda multiprocessors")
       ->group(group);
   add_parsed(command, "--k1-workers", values->plan.k1_workers, parse_count,
              "Split: threads for dispatch and GEMM 1")
@@ -91,7 +98,7 @@ std::shared_ptr<LayerOptionValues> add_sweep_options(CLI::App& command) {
              "Split: threads for GEMM 2")
       ->group(group);
   add_parsed(command, "--block-rows", values->plan.block_rows, parse_count,
-             "BLOCK_M: 16, 32, 64, 96, 128 or 192")
+             "BLOCK_M: 16, 32, 64, 96, 128 or 192; on cuda 16 to 176 in steps of 16")
       ->group(group);
   add_parsed(command, "--instruction-set", values->plan.instruction_set, parse_instruction_set,
              "scalar, avx2 or avx512 (default: the best there is)")
@@ -127,6 +134,37 @@ RankTeam make_team(LayerOptionValues& values, const Environment& environment) {
                  name_of(launched->launcher), values.ranks.value_or(0));
   values.layer.ranks = launched->ranks;
   return RankTeam::launched(*launched, values.deadline);
+}
+
+namespace {
+
+/// What among the options only the CPU has, or which the user will have meant for it; "" if there
+/// is nothing.
+std::string cpu_option(const LayerOptionValues& values, const std::vector<Execution>& executions) {
+  for (const Execution execution : executions) {
+    if (execution != Execution::fused) return fmt::format("execution {}", name_of(execution));
+  }
+  if (values.plan.workers) return "--workers";
+  if (values.plan.k1_workers) return "--k1-workers";
+  if (values.plan.k2_workers) return "--k2-workers";
+  if (values.plan.block_rows) return "--block-rows";
+  if (values.plan.instruction_set) return "--instruction-set";
+  return "";
+}
+
+}  // namespace
+
+TeamChoice choose_team(const RankTeam& team, const LayerSource& source,
+                       const LayerOptionValues& values, const std::vector<Execution>& executions) {
+  const std::string option = cpu_option(values, executions);
+  if (values.backend == Backend::automatic && !option.empty()) {
+    return {team, fmt::format("{} is given; --backend cuda would take CUDA devices", option)};
+  }
+  BackendChoice choice =
+      choose_backend(source.config(), static_cast<int>(source.ranks()), values.backend);
+  const bool asked = values.backend != Backend::automatic;
+  return {choice.backend == Backend::cuda ? team.on_devices() : team,
+          asked ? std::string() : std::move(choice.reason)};
 }
 
 }  // namespace megamoe::cli

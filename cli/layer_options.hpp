@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -23,6 +24,7 @@ namespace megamoe::cli {
 struct LayerOptionValues {
   LayerRequest layer;
   LayerOptions plan;
+  Backend backend = Backend::automatic;
   std::optional<std::int64_t> ranks;
   std::chrono::nanoseconds deadline = std::chrono::seconds(30);
 };
@@ -39,6 +41,17 @@ void add_rate_options(CLI::App& command, GivenRates& rates);
 /// Throws what launched_rank throws, and Error{invalid_argument} for --ranks that a launcher
 /// contradicts.
 RankTeam make_team(LayerOptionValues& values, const Environment& environment);
+
+/// A team on the backend that the options come to.
+struct TeamChoice {
+  RankTeam team;
+  std::string reason;  ///< why that backend, a sentence; "" if there was no other
+};
+
+/// Where the source's layer runs by these executions: on CUDA devices if they are asked for or,
+/// without an option that only the CPU has, present and fit. Throws what choose_backend throws.
+TeamChoice choose_team(const RankTeam& team, const LayerSource& source,
+                       const LayerOptionValues& values, const std::vector<Execution>& executions);
 
 /// An option whose text `parse` turns into a value; its errors are the command's.
 template <class Value, class Parse>

@@ -176,10 +176,12 @@ std::int64_t LayerSource::total_tokens() const {
   return total;
 }
 
-SyntheticInput LayerSource::input(std::int64_t rank) const {
-  SyntheticInput input = request_.input.empty()
-                             ? synthetic_input(config_, request_.seed, rank, tokens(rank))
-                             : SyntheticInput{};
+SyntheticInput LayerSource::input(std::int64_t rank, std::int64_t turn) const {
+  SyntheticInput input =
+      request_.input.empty()
+          ? synthetic_input(config_, request_.seed + static_cast<std::uint64_t>(turn), rank,
+                            tokens(rank))
+          : SyntheticInput{};
   if (!request_.input.empty()) {
     const Share share =
         share_of(static_cast<std::int64_t>(hidden_states_.size()) / config_.hidden, rank, ranks());

@@ -49,8 +49,9 @@ class LayerSource {
   std::int64_t ranks() const { return request_.ranks; }
   std::int64_t tokens(std::int64_t rank) const;
   std::int64_t total_tokens() const;
-  /// x, ids and weights of a rank's tokens.
-  SyntheticInput input(std::int64_t rank) const;
+  /// x, ids and weights of a rank's tokens. turn: another input for each, where they are made from
+  /// the seed; those of a file are always the same.
+  SyntheticInput input(std::int64_t rank, std::int64_t turn = 0) const;
 
   /// Weights that hold at least the experts of `rank`; all experts for rank -1.
   LayerWeights weights(std::int64_t rank) const;

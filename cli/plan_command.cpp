@@ -7,6 +7,7 @@
 #include "api/layer_plan.hpp"
 #include "base/names.hpp"
 #include "cli/commands.hpp"
+#include "cli/cuda_plan_report.hpp"
 #include "cli/footprint.hpp"
 #include "cli/layer_options.hpp"
 #include "cli/prediction.hpp"
@@ -123,10 +124,22 @@ void print_prediction(const Prediction& prediction, const MachineRates& rates) {
       bound.name());
 }
 
+/// Whether the options come to CUDA devices, which here need not be there.
+bool is_for_cuda(const LayerOptionValues& values, const LayerSource& source) {
+  if (values.backend != Backend::automatic) return values.backend == Backend::cuda;
+  const RankTeam team = RankTeam::forked(source.ranks(), values.deadline);
+  return choose_team(team, source, values, {}).team.backend() == Backend::cuda;
+}
+
 int plan_layer_of(const PlanOptions& options) {
   LayerRequest request = options.layer->layer;
   request.ranks = options.layer->ranks.value_or(request.ranks);
   const LayerSource source(request);
+  if (is_for_cuda(*options.layer, source)) {
+    const auto document = report_cuda_plan(source, options.layer->plan, options.rates);
+    if (!options.json.empty()) write_json(options.json, document);
+    return 0;
+  }
   const Plan plan = plan_layer(source.config(), source.ranks(), options.layer->plan);
   const Plan without = plan_layer(source.config(), source.ranks(), {});
   const Footprint footprint = footprint_of(source, plan);
@@ -169,6 +182,7 @@ Command add_plan(CLI::App& app) {
       "Examples:\n"
       "  megamoe plan --preset deepseek-v3 --ranks 8 --tokens 128\n"
       "  megamoe plan --preset gpt-oss-120b --tokens 4k --block-rows 64 --json plan.json\n"
+      "  megamoe plan --backend cuda --preset deepseek-v4-flash --no-shared-experts --ranks 8\n"
       "  megamoe plan --preset mixtral-8x7b --bandwidth 400 --gflops 3000");
   return [options] { return plan_layer_of(*options); };
 }

@@ -10,9 +10,12 @@ namespace megamoe::cli {
 Prediction predict(const LayerSource& source, const Plan& plan) {
   const LayerShape& shape = plan.shape;
   const WeightFormat format = weight_format(shape.recipe);
-  const auto expert_bytes =
-      static_cast<double>(gemm1_strips(format, shape.hidden, shape.intermediate).bytes() +
-                          gemm2_strips(format, shape.hidden, shape.intermediate).bytes());
+  return predict(source, shape,
+                 gemm1_strips(format, shape.hidden, shape.intermediate).bytes() +
+                     gemm2_strips(format, shape.hidden, shape.intermediate).bytes());
+}
+
+Prediction predict(const LayerSource& source, const LayerShape& shape, std::int64_t expert_bytes) {
   const auto experts = static_cast<double>(shape.experts);
   const auto tokens = static_cast<double>(source.total_tokens());
   const double missed = 1 - static_cast<double>(shape.top_k) / experts;  // by one token
@@ -23,7 +26,7 @@ Prediction predict(const LayerSource& source, const Plan& plan) {
   Prediction prediction;
   prediction.experts_hit = experts * (1 - std::pow(missed, tokens)) +
                            static_cast<double>(busy_ranks * shape.shared_experts);
-  prediction.weight_bytes = prediction.experts_hit * expert_bytes;
+  prediction.weight_bytes = prediction.experts_hit * static_cast<double>(expert_bytes);
   prediction.flops = 6 * static_cast<double>(shape.hidden) *
                      static_cast<double>(shape.intermediate) * tokens *
                      static_cast<double>(shape.top_k + shape.shared_experts);

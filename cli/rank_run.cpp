@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/rank_io.hpp"
 #include "numerics/bf16.hpp"
 
 namespace megamoe {
@@ -29,30 +30,28 @@ std::string play_rank(const LayerSource& source, const RunRequest& request, cons
   const std::int64_t rank = work.group.rank();
   const auto begin = SteadyClock::now();
   work.progress.enter("packing weights", 0);
+  const std::int64_t tokens = source.tokens(rank);
+  RankIo io(source.config(), work.group.backend(), tokens);
   Layer layer(source.config(), source.weights(rank), work.group, request.layer);
   const auto pack_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(SteadyClock::now() - begin).count();
 
   const SyntheticInput input = source.input(rank);
-  Batch batch = layer.batch(source.tokens(rank));
-  std::copy(input.experts.begin(), input.experts.end(), batch.experts.begin());
-  std::copy(input.weights.begin(), input.weights.end(), batch.weights.begin());
-  batch.x_bf16 = input.x;
+  const Batch batch = io.load(layer, input, tokens);
 
   Json reports = Json::array();
   work.progress.enter("calls",
                       static_cast<std::int64_t>(request.executions.size()) * request.calls);
   const std::size_t y_bytes = work.payload.size() / request.executions.size();
   for (std::size_t e = 0; e < request.executions.size(); ++e) {
-    std::vector<BFloat16> y(input.x.size());
     Json calls = Json::array();
     for (std::int64_t call = 0; call < request.calls; ++call) {
-      layer.forward(batch, y, request.executions[e]);
+      layer.forward(batch, io.y(tokens), request.executions[e]);
       calls.push_back(layer.report());
       work.progress.advance();
     }
     reports.push_back(std::move(calls));
-    std::ranges::copy(std::as_bytes(std::span(y)), work.payload.data() + e * y_bytes);
+    std::ranges::copy(std::as_bytes(io.read(tokens)), work.payload.data() + e * y_bytes);
   }
   return Json{{"reports", reports}, {"plan", layer.explain()}, {"pack_ns", pack_ns}}.dump();
 }
@@ -97,6 +96,7 @@ RunResult run_layer(const LayerSource& source, const RunRequest& request, RankTe
   for (std::size_t e = 0; e < executions; ++e) {
     ExecutionResult execution;
     execution.execution = request.executions[e];
+    execution.backend = team.backend();
     std::vector<std::vector<CallReport>> calls;
     for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
       calls.push_back(documents[rank]["reports"][e].get<std::vector<CallReport>>());

@@ -20,6 +20,7 @@ struct RunRequest {
 /// One execution over all ranks.
 struct ExecutionResult {
   Execution execution = Execution::fused;
+  Backend backend = Backend::cpu;
   std::vector<float> y;             ///< [total tokens, hidden], ranks in order
   std::vector<CallReport> reports;  ///< by rank: the call that was fastest over all ranks
 };

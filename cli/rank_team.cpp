@@ -3,15 +3,20 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <thread>
 
 #include <fmt/format.h>
 #include <unistd.h>
+
+#include "megamoe/backend.hpp"
+#include "megamoe/error.hpp"
 
 #include "api/group_state.hpp"
 #include "api/layer_identity.hpp"
 #include "api/layer_plan.hpp"
 #include "base/integers.hpp"
 #include "base/names.hpp"
+#include "device/gpu.hpp"
 
 namespace megamoe::cli {
 namespace {
@@ -42,6 +47,23 @@ std::vector<std::string> gather_texts(Communicator& communicator, const std::str
   return texts;
 }
 
+/// A rank's own error before one that only says that another gave up.
+void throw_first_cause(const std::vector<std::exception_ptr>& failures) {
+  std::exception_ptr follower;
+  for (const std::exception_ptr& failure : failures) {
+    if (!failure) continue;
+    try {
+      std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      const bool follows =
+          error.code() == ErrorCode::aborted || error.code() == ErrorCode::peer_lost;
+      if (!follows) throw;
+      if (!follower) follower = failure;
+    }
+  }
+  if (follower) std::rethrow_exception(follower);
+}
+
 }  // namespace
 
 RankTeam RankTeam::forked(std::int64_t ranks, std::chrono::nanoseconds deadline) {
@@ -54,7 +76,21 @@ RankTeam RankTeam::launched(const LaunchedRank& rank, std::chrono::nanoseconds d
   return team;
 }
 
+RankTeam RankTeam::on_devices() const {
+  RankTeam team(ranks_, deadline_);
+  team.launched_ = launched_;
+  team.backend_ = Backend::cuda;
+  return team;
+}
+
+int RankTeam::device_of(std::int64_t rank) const {
+  return static_cast<int>(rank % max64(1, cuda_devices()));
+}
+
 std::string RankTeam::description() const {
+  if (backend_ == Backend::cuda && !launched_) {
+    return fmt::format("{} ranks on {} CUDA devices", ranks_, min64(ranks_, cuda_devices()));
+  }
   if (!launched_) return fmt::format("{} rank processes", ranks_);
   return fmt::format("{} ranks, started by {}", ranks_, name_of(launched_->launcher));
 }
@@ -64,7 +100,10 @@ const Group& RankTeam::meet() {
     group_ = Group::processes({.rank = static_cast<int>(launched_->rank),
                                .ranks = static_cast<int>(ranks_),
                                .rendezvous = launched_->rendezvous,
-                               .group = {.deadline = deadline_}});
+                               .group = {.deadline = deadline_},
+                               .device = backend_ == Backend::cuda
+                                             ? std::optional(device_of(launched_->rank))
+                                             : std::nullopt});
   }
   return *group_;
 }
@@ -83,7 +122,39 @@ void RankTeam::agree_on(const Plan& plan) {
 
 std::vector<RankOutcome> RankTeam::run(const std::vector<std::int64_t>& payload_bytes,
                                        const std::function<std::string(const RankWork&)>& work) {
-  return launched_ ? run_launched(payload_bytes, work) : run_forked(payload_bytes, work);
+  if (launched_) return run_launched(payload_bytes, work);
+  return backend_ == Backend::cuda ? run_threads(payload_bytes, work)
+                                   : run_forked(payload_bytes, work);
+}
+
+std::vector<RankOutcome> RankTeam::run_threads(
+    const std::vector<std::int64_t>& payload_bytes,
+    const std::function<std::string(const RankWork&)>& work) {
+  std::vector<int> devices;
+  for (std::int64_t rank = 0; rank < ranks_; ++rank) devices.push_back(device_of(rank));
+  std::vector<Group> groups = Group::devices(devices, {.deadline = deadline_});
+  std::vector<RankOutcome> outcomes(groups.size());
+  std::vector<std::exception_ptr> failures(groups.size());
+  WorkProgress progress;
+  const auto play = [&](std::size_t rank, const Group& group) {
+    try {
+      device::use_device(devices[rank]);
+      outcomes[rank].payload.resize(static_cast<std::size_t>(payload_bytes[rank]));
+      WorkProgress unwatched;
+      outcomes[rank].report =
+          work({group, outcomes[rank].payload, rank == 0 ? progress : unwatched});
+    } catch (...) {
+      failures[rank] = std::current_exception();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < groups.size(); ++rank) {
+    threads.emplace_back([&, rank, group = std::move(groups[rank])] { play(rank, group); });
+  }
+  groups.clear();
+  for (std::thread& thread : threads) thread.join();
+  throw_first_cause(failures);
+  return outcomes;
 }
 
 std::vector<RankOutcome> RankTeam::run_forked(

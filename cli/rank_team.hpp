@@ -1,5 +1,5 @@
-// The ranks of a command: processes that it forks, or processes that a launcher started, of which
-// this is one.
+// The ranks of a command: processes that it forks, processes that a launcher started, of which this
+// is one, or threads on CUDA devices.
 #pragma once
 
 #include <chrono>
@@ -35,6 +35,12 @@ class RankTeam {
   /// This process is one of the ranks; they meet when they first need to.
   static RankTeam launched(const LaunchedRank& rank, std::chrono::nanoseconds deadline);
 
+  /// The same ranks on CUDA devices: launched processes stay what they are, forked ones become
+  /// threads of this process. Rank r is on device r modulo their number, so that ranks share a
+  /// device when there are more of them. Before the first run().
+  RankTeam on_devices() const;
+  Backend backend() const { return backend_; }
+
   std::int64_t ranks() const { return ranks_; }
   /// Whether this process prints and writes: the parent of forked ranks, or rank 0 of launched
   /// ones.
@@ -64,10 +70,14 @@ class RankTeam {
   std::vector<RankOutcome> run_launched(const std::vector<std::int64_t>& payload_bytes,
                                         const std::function<std::string(const RankWork&)>& work);
 
+  std::vector<RankOutcome> run_threads(const std::vector<std::int64_t>& payload_bytes,
+                                       const std::function<std::string(const RankWork&)>& work);
+  int device_of(std::int64_t rank) const;
   const Group& meet();
 
   std::int64_t ranks_;
   std::chrono::nanoseconds deadline_;
+  Backend backend_ = Backend::cpu;
   std::optional<LaunchedRank> launched_;
   std::optional<Group> group_;  ///< of a launched rank, from the first meeting on
 };

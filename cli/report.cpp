@@ -34,6 +34,11 @@ std::string row_range(const std::vector<std::int64_t>& rows) {
                      static_cast<double>(sum) / static_cast<double>(rows.size()), *most);
 }
 
+/// What the backend does not measure is 0.
+std::string phase(std::int64_t ns) {
+  return ns > 0 ? duration(ns) : "-";
+}
+
 double per_ns(std::int64_t amount, std::int64_t ns) {
   return static_cast<double>(amount) / static_cast<double>(std::max<std::int64_t>(ns, 1));
 }
@@ -96,11 +101,13 @@ std::string rank_table(const std::vector<CallReport>& reports) {
   for (std::size_t rank = 0; rank < reports.size(); ++rank) {
     const CallReport& report = reports[rank];
     table.add({std::to_string(rank), std::to_string(report.tokens), std::to_string(report.routes),
-               row_range(report.rows_per_expert), duration(report.dispatch_ns),
-               duration(report.compute_ns), duration(report.barrier_b_ns),
-               duration(report.combine_ns), duration(report.total_ns),
+               row_range(report.rows_per_expert), phase(report.dispatch_ns),
+               phase(report.compute_ns), phase(report.barrier_b_ns), phase(report.combine_ns),
+               duration(report.total_ns),
                fmt::format("{:.1f}", per_ns(report.flops, report.total_ns)),
-               fmt::format("{:.2f}", per_ns(report.weight_bytes, report.compute_ns))});
+               fmt::format("{:.2f}",
+                           per_ns(report.weight_bytes,
+                                  report.compute_ns > 0 ? report.compute_ns : report.total_ns))});
   }
   return table.str();
 }
@@ -146,7 +153,7 @@ nlohmann::json to_json(const LayerSource& source, const ExecutionResult& result,
                           {"recipe", name_of(config.recipe)},
                           {"activation", name_of(config.activation)},
                           {"execution", name_of(result.execution)},
-                          {"backend", "cpu"},
+                          {"backend", name_of(result.backend)},
                           {"hidden", config.hidden},
                           {"intermediate", config.intermediate},
                           {"experts", config.experts},

@@ -19,7 +19,6 @@ namespace {
 struct RunOptions {
   std::shared_ptr<LayerOptionValues> layer;
   std::string execution = "fused";
-  std::string backend = "auto";
   std::string output;
   std::string json;
   std::int64_t calls = 3;
@@ -37,12 +36,15 @@ void write_output(const std::string& path, const std::vector<float>& y, std::int
              hidden);
 }
 
-void print_headline(const LayerSource& source, const std::string& execution, const RankTeam& team) {
+void print_headline(const LayerSource& source, const std::string& execution,
+                    const TeamChoice& choice) {
   const LayerConfig& config = source.config();
-  fmt::print("{}: H {} I {} E {} (+{} shared) k {}, {}, {}; {} on {}, backend cpu\n",
+  fmt::print("{}: H {} I {} E {} (+{} shared) k {}, {}, {}; {} on {}, backend {}{}\n",
              source.description(), config.hidden, config.intermediate, config.experts,
              config.shared_experts, config.top_k, name_of(config.recipe),
-             name_of(config.activation), execution, team.description());
+             name_of(config.activation), execution, choice.team.description(),
+             name_of(choice.team.backend()),
+             choice.reason.empty() ? "" : fmt::format(" ({})", choice.reason));
   std::fflush(stdout);
 }
 
@@ -55,16 +57,16 @@ void print_check(const Check& check) {
 }
 
 int run(const RunOptions& options) {
-  if (options.backend == "cuda") {
-    fail(ErrorCode::unsupported,
-         "backend cuda does not have recipe, ranks and executions on the command line yet: use "
-         "--backend cpu");
-  }
-  RankTeam team = make_team(*options.layer, process_environment());
+  const RankTeam asked = make_team(*options.layer, process_environment());
   const LayerSource source(options.layer->layer);
   const LayerConfig& config = source.config();
-  if (team.leads()) print_headline(source, options.execution, team);
-  check_memory(source, options.layer->plan, team);
+  TeamChoice choice =
+      choose_team(asked, source, *options.layer, {parse_execution(options.execution)});
+  RankTeam& team = choice.team;
+  if (team.leads()) print_headline(source, options.execution, choice);
+  if (team.backend() == Backend::cpu) {
+    check_memory(source, options.layer->plan, team);
+  }
 
   const RunResult result = run_layer(source,
                                      {.executions = {parse_execution(options.execution)},
@@ -90,13 +92,11 @@ int run(const RunOptions& options) {
 }  // namespace
 
 Command add_run(CLI::App& app) {
-  CLI::App& command = *app.add_subcommand("run", "Run one layer over rank processes");
+  CLI::App& command = *app.add_subcommand("run", "Run one layer over several ranks");
   auto options = std::make_shared<RunOptions>();
   options->layer = add_layer_options(command);
   command.add_option("--execution", options->execution, "fused, split or staged (default fused)")
       ->check(CLI::IsMember({"fused", "split", "staged"}));
-  command.add_option("--backend", options->backend, "auto, cpu or cuda (default auto)")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   command.add_option("--calls", options->calls, "Calls to make; the fastest is shown (default 3)")
       ->check(CLI::Range(1, 1000000));
   command.add_flag("!--no-verify", options->verify, "Skip the comparison with the f64 reference");

@@ -84,9 +84,15 @@ double median(std::vector<double> values) {
 
 std::vector<SweepPoint> sweep(const LayerSource& source, const SweepRequest& request,
                               RankTeam& team) {
+  return collect_points(source, request, team,
+                        [&](const RankWork& work) { return sweep_rank(source, request, work); });
+}
+
+std::vector<SweepPoint> collect_points(const LayerSource& source, const SweepRequest& request,
+                                       RankTeam& team,
+                                       const std::function<std::string(const RankWork&)>& work) {
   const auto outcomes =
-      team.run(std::vector<std::int64_t>(static_cast<std::size_t>(source.ranks()), 0),
-               [&](const RankWork& work) { return sweep_rank(source, request, work); });
+      team.run(std::vector<std::int64_t>(static_cast<std::size_t>(source.ranks()), 0), work);
   std::vector<Json> documents;
   for (const RankOutcome& outcome : outcomes) documents.push_back(Json::parse(outcome.report));
   std::vector<SweepPoint> points;

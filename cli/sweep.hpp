@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "megamoe/layer.hpp"
@@ -31,7 +33,14 @@ struct SweepPoint {
   double flops = 0;
 };
 
-/// Makes the layer once at each rank and calls it. The points are at the leader.
+/// Runs `work` at every rank and joins what the ranks say of each point, which is a JSON array of
+/// {times_ns, rows, experts_hit, weight_bytes, flops} in the order of tokens, then executions. The
+/// points are at the leader.
+std::vector<SweepPoint> collect_points(const LayerSource& source, const SweepRequest& request,
+                                       RankTeam& team,
+                                       const std::function<std::string(const RankWork&)>& work);
+
+/// Makes the layer once at each rank of a team on CPUs and calls it. The points are at the leader.
 std::vector<SweepPoint> sweep(const LayerSource& source, const SweepRequest& request,
                               RankTeam& team);
 

@@ -31,7 +31,13 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-using Runs = std::vector<std::pair<InstructionSet, RunResult>>;
+/// A layer on one backend with one kind of kernels.
+struct Run {
+  Backend backend;
+  std::string kernels;
+  RunResult result;
+};
+using Runs = std::vector<Run>;
 
 int report(const LayerSource& source, const Runs& runs) {
   const Verifier verifier = [&] {
@@ -41,13 +47,13 @@ int report(const LayerSource& source, const Runs& runs) {
   bool all_right = true;
   Table table(
       {"backend", "kernels", "execution", "relative L2", "at most", "symmetric diff", "bits", ""});
-  for (const auto& [set, result] : runs) {
+  for (const auto& [backend, kernels, result] : runs) {
     for (const ExecutionResult& execution : result.executions) {
       const Check check = verifier.check(execution.y);
       const bool same = same_bits(execution.y, result.executions.front().y);
       const bool right = check.passed() && same;
       all_right = all_right && right;
-      table.add({"cpu", std::string(name_of(set)), std::string(name_of(execution.execution)),
+      table.add({std::string(name_of(backend)), kernels, std::string(name_of(execution.execution)),
                  fmt::format("{:.2e}", check.relative_l2), fmt::format("{:.0e}", check.tolerance),
                  fmt::format("{:.1e}", check.symmetric_difference), same ? "as fused" : "DIFFER",
                  right ? "right" : "WRONG"});
@@ -57,25 +63,40 @@ int report(const LayerSource& source, const Runs& runs) {
   return all_right ? 0 : 1;
 }
 
+void run_on_cpu(const LayerSource& source, const LayerOptionValues& values, RankTeam& team,
+                Runs& runs) {
+  check_memory(source, values.plan, team);
+  for (InstructionSet set : instruction_sets(values.plan)) {
+    LayerOptions plan = values.plan;
+    plan.instruction_set = set;
+    runs.push_back(
+        {Backend::cpu, std::string(name_of(set)),
+         run_layer(
+             source,
+             {.executions = {Execution::fused, Execution::split, Execution::staged}, .layer = plan},
+             team)});
+  }
+}
+
 int verify(LayerOptionValues& values) {
   RankTeam team = make_team(values, process_environment());
   const LayerSource source(values.layer);
   if (team.leads()) {
-    fmt::print("{}: {}, {} tokens over {}\n", source.description(), name_of(source.config().recipe),
-               source.total_tokens(), team.description());
+    fmt::print("{}: {}, {} tokens over {} ranks\n", source.description(),
+               name_of(source.config().recipe), source.total_tokens(), source.ranks());
     std::fflush(stdout);
   }
-  check_memory(source, values.plan, team);
-  // Ranks are forked before the reference runs, which may start threads.
+  // Ranks are forked before anything else runs, which may start threads or a device.
   Runs runs;
-  for (InstructionSet set : instruction_sets(values.plan)) {
-    LayerOptions plan = values.plan;
-    plan.instruction_set = set;
-    runs.emplace_back(
-        set, run_layer(source,
-                       {.executions = {Execution::fused, Execution::split, Execution::staged},
-                        .layer = plan},
-                       team));
+  if (values.backend != Backend::cuda) run_on_cpu(source, values, team, runs);
+  if (values.backend != Backend::cpu) {
+    TeamChoice choice = choose_team(team, source, values, {Execution::fused});
+    if (choice.team.backend() == Backend::cuda) {
+      runs.push_back(
+          {Backend::cuda, "sm90", run_layer(source, {.layer = values.plan}, choice.team)});
+    } else if (team.leads()) {
+      fmt::print("cuda is left out: {}\n", choice.reason);
+    }
   }
   return team.leads() ? report(source, runs) : 0;
 }
@@ -83,9 +104,9 @@ int verify(LayerOptionValues& values) {
 }  // namespace
 
 Command add_verify(CLI::App& app) {
-  CLI::App& command = *app.add_subcommand(
-      "verify",
-      "Run one layer through every execution and instruction set against the f64 reference");
+  CLI::App& command = *app.add_subcommand("verify",
+                                          "Run one layer through every backend, execution and "
+                                          "instruction set against the f64 reference");
   auto values = add_layer_options(command);
   command.footer(
       "Exit code: 0 if every row is right, 1 if not, 2 for an error.\n"

@@ -35,7 +35,7 @@ BackendChoice choose_backend(const LayerConfig& config, int ranks, Backend wante
     plan_cuda_layer(config, ranks, {}, facts.multiprocessors);
     return {Backend::cuda, fmt::format("{} runs this layer", facts.name)};
   } catch (const Error& error) {
-    if (wanted == Backend::cuda) throw;
+    if (wanted == Backend::cuda) fail(error.code(), "backend cuda: {}", error.what());
     return {Backend::cpu, error.what()};
   }
 }

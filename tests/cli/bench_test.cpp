@@ -45,12 +45,13 @@ TEST(Records, HaveEveryFieldThatNamesAMeasurement) {
   LayerRequest request;
   request.ranks = 2;
   SweepPoint point{.tokens = 4, .median_ns = 2000, .weight_bytes = 4000, .flops = 8000};
-  const auto records = bench_records(LayerSource(request), "cpu test", {point});
+  const auto records = bench_records(LayerSource(request), "cpu test", "a processor", {point});
   ASSERT_EQ(records.size(), 1u);
   for (const char* field : {"kernel", "recipe", "execution", "ranks", "shape", "tokens", "us",
                             "tflops", "gbps", "device", "commit", "date", "command"}) {
     EXPECT_TRUE(records[0].contains(field)) << field;
   }
+  EXPECT_EQ(records[0]["device"], "a processor");
   EXPECT_EQ(records[0]["us"], 2.0);
   EXPECT_EQ(records[0]["gbps"], 2.0);
   EXPECT_EQ(records[0]["tflops"], 0.004);

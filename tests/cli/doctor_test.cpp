@@ -62,5 +62,29 @@ TEST(Doctor, LittleMemoryAndNoShmAreNoFailure) {
   EXPECT_EQ(look_at_shm("/no/such/folder").verdict, Verdict::fine);
 }
 
+TEST(Doctor, SaysWhatIsMissingForCudaAndThatTheMainJobRunsWithoutIt) {
+  using device::DeviceFacts;
+  const auto verdict = [](const device::DriverFacts& driver, const std::vector<DeviceFacts>& all) {
+    const Finding finding = look_at_driver(driver, all);
+    EXPECT_EQ(finding.advice.empty(), finding.verdict == Verdict::fine) << finding.found;
+    return finding.verdict;
+  };
+  DeviceFacts hopper{.device = 0, .name = "a Hopper", .major = 9, .usable = true};
+  DeviceFacts other{.device = 1, .name = "another", .major = 8, .minor = 6};
+  EXPECT_EQ(verdict({.built = false}, {}), Verdict::limited);
+  EXPECT_EQ(verdict({.built = true, .runtime = 13000}, {}), Verdict::limited);
+  EXPECT_EQ(verdict({.built = true, .driver = 13000, .runtime = 13000}, {other}), Verdict::limited);
+  EXPECT_EQ(verdict({.built = true, .driver = 12080, .runtime = 13000}, {hopper}),
+            Verdict::limited);
+  EXPECT_EQ(verdict({.built = true, .driver = 13000, .runtime = 13000}, {hopper, other}),
+            Verdict::fine);
+  EXPECT_EQ(look_at_device(hopper).verdict, Verdict::fine);
+  EXPECT_EQ(look_at_device(other).verdict, Verdict::limited);
+  hopper.peers = {1, 2};
+  hopper.partitions = device::PartitionFacts{8, 8};
+  EXPECT_NE(look_at_device(hopper).found.find("1, 2"), std::string::npos);
+  EXPECT_NE(look_at_device(hopper).found.find("from 8 in steps of 8"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace megamoe::cli
