@@ -58,6 +58,22 @@ def empty_bfloat16(shape, like=None):
     return numpy.empty(shape, dtype=ml_dtype("bfloat16") or numpy.uint16)
 
 
+def current_stream(array):
+    """PyTorch's current stream of a tensor's device as an integer; None for other arrays."""
+    return sys.modules["torch"].cuda.current_stream(array.device).cuda_stream if is_torch(array) else None
+
+
+def copy_on_device(source, view):
+    """Copies a caller's array into a view of device memory, with the library that the caller's array is of."""
+    if is_torch(source):
+        sys.modules["torch"].from_dlpack(view).copy_(source)
+    elif type(source).__module__.split(".")[0] == "cupy":
+        sys.modules["cupy"].from_dlpack(view)[...] = source
+    else:
+        raise InvalidArgumentError(f"a {type(source).__name__} in a call on a CUDA device: a tensor of PyTorch or an array of CuPy is "
+                                   f"wanted, or fill Layer.batch and call Layer.forward")
+
+
 def to_bfloat16(array):
     """float32 values rounded to the nearest bfloat16, ties to even.
 

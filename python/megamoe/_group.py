@@ -5,7 +5,7 @@ from . import _core, _launch
 class Group:
     """One rank's handle on its group: the ranks that run layers together.
 
-    Made by `single`, `threads`, `processes` or `from_environment`. Layers are made and called in the same order on every
+    Made by `single`, `threads`, `devices`, `processes` or `from_environment`. Layers are made and called in the same order on every
     rank, each rank from one thread at a time. The rank leaves when the last Group and Layer that hold it are gone; leaving
     waits for nobody.
 
@@ -13,10 +13,11 @@ class Group:
     signal were waited for.
     """
 
-    __slots__ = ("_core",)
+    __slots__ = ("_core", "device")
 
     def __init__(self, core):
         self._core = core
+        self.device = core.device  # number of the rank's CUDA device, or None for the CPU
 
     @classmethod
     def single(cls, *, deadline=30.0):
@@ -36,34 +37,51 @@ class Group:
         return [cls(core) for core in _core.Group.threads(ranks, deadline)]
 
     @classmethod
-    def processes(cls, rank, ranks, rendezvous, *, deadline=30.0):
+    def devices(cls, devices, *, deadline=30.0):
+        """Ranks of this process on CUDA devices (compute capability 9.0).
+
+        Args:
+            devices: rank r runs on devices[r]. A device that is named several times is shared in equal parts.
+        Returns:
+            a list of groups, as threads does.
+        Raises:
+            UnsupportedError for a device that the kernels do not run on, or a build without CUDA.
+        """
+        return [cls(core) for core in _core.Group.devices(list(devices), deadline)]
+
+    @classmethod
+    def processes(cls, rank, ranks, rendezvous, *, device=None, deadline=30.0):
         """Joins a group of processes of this host; returns when all ranks have come.
 
         Args:
             rank: of this process, 0 to ranks - 1.
             ranks: 1 to 1024.
             rendezvous: any text without '/', the same on all ranks and used by no other group at the same time.
+            device: number of this rank's CUDA device, or None for the CPU; all ranks have one, or none.
         Raises:
-            DeadlineError that names the ranks that did not come.
+            DeadlineError that names the ranks that did not come; UnsupportedError for a device as devices does.
         """
-        return cls(_core.Group.processes(rank, ranks, rendezvous, deadline))
+        return cls(_core.Group.processes(rank, ranks, rendezvous, deadline, device))
 
     @classmethod
-    def from_environment(cls, *, deadline=30.0):
+    def from_environment(cls, *, device=None, deadline=30.0):
         """The group of the launcher that started this process: torchrun, mpirun, mpiexec or srun, all ranks on one host.
 
         Reads RANK and WORLD_SIZE (with MASTER_ADDR, MASTER_PORT, TORCHELASTIC_* where they are set), or the variables of
         the other launchers. Without a launcher: a group of one rank. Call it equally often on every rank: each call makes
         another group.
 
+        Args:
+            device: number of this rank's CUDA device (often LOCAL_RANK), or None for the CPU.
         Raises:
             InvalidArgumentError that names a variable that is missing or no number; UnsupportedError for several hosts;
             DeadlineError that names the ranks that did not come.
         """
         launched = _launch.launched_rank()
         if launched is None:
-            return cls.single(deadline=deadline)
-        return cls.processes(launched.rank, launched.ranks, _launch.fresh_rendezvous(launched), deadline=deadline)
+            return cls.single(deadline=deadline) if device is None else cls.devices([device], deadline=deadline)[0]
+        return cls.processes(launched.rank, launched.ranks, _launch.fresh_rendezvous(launched), device=device,
+                             deadline=deadline)
 
     def duplicate(self):
         """The same ranks as another group, with memory and calls of its own. Collective."""

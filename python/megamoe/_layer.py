@@ -2,7 +2,7 @@
 import os
 
 from . import _core
-from ._arrays import empty_bfloat16, exportable
+from ._arrays import copy_on_device, current_stream, empty_bfloat16, exportable
 from ._errors import InvalidArgumentError
 from ._group import Group
 from ._weights import Weights
@@ -16,6 +16,11 @@ class Layer:
     Making one is collective: every rank makes it, in the same order, and all compare shape, recipe and version first.
     Calls are collective too. Forward only: there are no gradients. The GIL is released while a layer packs, computes or
     waits. Layers of a group with equal sizes share one piece of memory for batches.
+
+    In a group of CUDA devices x, experts, weights and y are memory of the rank's device. Tensors of PyTorch: the call is
+    enqueued on PyTorch's current stream and returns at once, and `wait` raises what the device ran into. Other arrays: the
+    call returns when y is complete, after what the device's default stream was given. The recipe is fp8_fp4, the execution
+    fused, the weights are in host memory.
 
     Args:
         config: a LayerConfig, equal on all ranks.
@@ -65,27 +70,44 @@ class Layer:
             then the call has completed, y of that token is NaN, and the group stays usable. DeadlineError, PeerLostError
             or AbortedError when a call that had begun could not end: y is NaN, and the group refuses further calls.
         """
-        if y is None:
-            y = empty_bfloat16(_shape_of(x), like=x)
-        self._core.run(exportable(x), exportable(experts), exportable(weights), exportable(y), execution)
-        return y
+        if self._group.device is None:
+            if y is None:
+                y = empty_bfloat16(_shape_of(x), like=x)
+            self._core.run(exportable(x), exportable(experts), exportable(weights), exportable(y), execution)
+            return y
+        batch = self.batch(_shape_of(x)[0])
+        copy_on_device(experts, batch.experts)
+        copy_on_device(weights, batch.weights)
+        return self.forward(batch, y, x=x, execution=execution)
 
     def batch(self, tokens):
         """A Batch: views into this rank's memory, to be filled before forward. 0 <= tokens <= max_tokens."""
-        return self._core.batch(tokens)
+        return self._core.batch(tokens, self._group._core)
 
-    def forward(self, batch, y=None, *, x=None, execution="fused"):
+    def forward(self, batch, y=None, *, x=None, execution="fused", stream=None):
         """Runs the layer on a batch that the caller has filled. Arguments and errors as in __call__, and:
 
         Args:
             batch: of this layer's `batch`.
             x: None if batch.x and batch.x_scales are filled; or bf16 [tokens, H] to use instead, not copied.
+            y: None only on the CPU, or with an x of PyTorch.
+            stream: CUDA: a cudaStream_t as an integer, to enqueue on; None: PyTorch's current one for tensors.
         """
         if y is None:
             y = empty_bfloat16((batch.tokens, self._core.config.hidden), like=x)
+        if stream is None and self._group.device is not None:
+            stream = current_stream(y)
         batch._set_x_bf16(None if x is None else exportable(x))
-        self._core.forward(batch, exportable(y), execution)
+        self._core.forward(batch, exportable(y), execution, stream)
         return y
+
+    def wait(self):
+        """CUDA: waits for this rank's calls so far, then raises what they ran into. Nothing to do on the CPU."""
+        self._core.wait()
+
+    def poll(self):
+        """CUDA: whether this rank's calls are over; if so, raises what they ran into. True on the CPU."""
+        return self._core.poll()
 
     def graph(self, y, *, execution="fused"):
         """A Graph: a call whose buffers are settled once. y: bf16 [max_tokens, H]."""
@@ -137,12 +159,13 @@ class Graph:
     def __init__(self, layer, y, execution):
         self.layer = layer
         self.y = y
-        self._core = layer._core.graph(exportable(y), execution)
+        self._core = layer._core.graph(exportable(y), execution, layer._group._core)
 
-    def replay(self, tokens):
+    def replay(self, tokens, *, stream=None):
         """Runs the layer on the batch of `tokens` tokens that Layer.batch shows; rows of y from `tokens` on are untouched.
-        Errors as in Layer.__call__."""
-        self._core.replay(tokens)
+        Returns when y is complete; CUDA, with a stream (a cudaStream_t as an integer): enqueues that and returns. Errors as
+        in Layer.__call__."""
+        self._core.replay(tokens, stream)
 
 
 def plan(config, ranks=1, *, workers=None, k1_workers=None, k2_workers=None, block_rows=None, instruction_set=None):

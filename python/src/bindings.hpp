@@ -13,5 +13,6 @@ void bind_layers(nanobind::module_& module);
 void bind_checkpoints(nanobind::module_& module);
 void bind_casts(nanobind::module_& module);
 void bind_buffers(nanobind::module_& module);
+void bind_mqa(nanobind::module_& module);
 
 }  // namespace megamoe::python

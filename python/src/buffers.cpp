@@ -6,15 +6,18 @@
 
 #include <nanobind/stl/vector.h>
 
+#include "megamoe/backend.hpp"
 #include "megamoe/group.hpp"
 
 #include "api/group_state.hpp"
 #include "base/check.hpp"
 #include "layout/arena.hpp"
+#include "layout/sm90_arena.hpp"
 #include "numerics/recipe.hpp"
 #include "plan/plan.hpp"
 #include "python/src/arrays.hpp"
 #include "python/src/bindings.hpp"
+#include "python/src/places.hpp"
 #include "routing/placement.hpp"
 #include "symmetric/arena.hpp"
 
@@ -23,39 +26,70 @@ namespace {
 
 using nb::literals::operator""_a;
 
+/// The regions that are shown, and what they are called in the arena of each backend.
+struct ShownRegion {
+  RegionId cpu;
+  sm90::GpuRegion gpu;
+};
+constexpr ShownRegion kX{RegionId::x, sm90::GpuRegion::x};
+constexpr ShownRegion kXScales{RegionId::x_scales, sm90::GpuRegion::x_scales};
+constexpr ShownRegion kExperts{RegionId::expert_ids, sm90::GpuRegion::expert_ids};
+constexpr ShownRegion kWeights{RegionId::expert_weights, sm90::GpuRegion::expert_weights};
+constexpr ShownRegion kGemm1Input{RegionId::gemm1_input, sm90::GpuRegion::gemm1_input};
+constexpr ShownRegion kGemm1Scales{RegionId::gemm1_input_scales,
+                                   sm90::GpuRegion::gemm1_input_scales};
+constexpr ShownRegion kGemm2Input{RegionId::gemm2_input, sm90::GpuRegion::gemm2_input};
+constexpr ShownRegion kGemm2Scales{RegionId::gemm2_input_scales,
+                                   sm90::GpuRegion::gemm2_input_scales};
+/// The first that holds data; the others follow.
+constexpr ShownRegion kFirstData{RegionId::source_list, sm90::GpuRegion::source_list};
+
 /// The arena that the group's layers of this shape will use.
 class SymmetricBuffer {
  public:
   SymmetricBuffer(const LayerConfig& config, const Group& group)
-      : group_(group), shape_(checked_shape(config, group.ranks())) {
+      : group_(group), place_(place_of(group)), shape_(checked_shape(config, group.ranks())) {
+    if (place_ != kHost) choose_backend(config, group.ranks(), Backend::cuda);  // refuses by name
     const nb::gil_scoped_release waiting;
-    arena_ = group_.state().arena(shape_);
+    if (place_ == kHost) {
+      arena_ = group_.state().arena(shape_);
+    } else {
+      gpu_layout_ = sm90::make_gpu_arena_layout(shape_);
+      gpu_arena_ = group_.state().gpu()->arena(shape_);
+    }
   }
 
   std::int64_t capacity() const { return shape_.max_tokens; }
   std::int64_t local_experts() const { return megamoe::local_experts(shape_, group_.rank()); }
 
-  nb::object region(nb::handle self, RegionId id, Element element, std::int64_t rows) const {
-    const Region& region = arena_->layout()[id];
-    const std::int64_t row_bytes = region.bank_bytes / rows;
-    return array_of(arena_->mine<std::byte>(id), element, {rows, row_bytes / size_of(element)},
-                    self);
+  /// A region as `rows` rows of elements.
+  nb::object region(nb::handle self, const ShownRegion& shown, Element element,
+                    std::int64_t rows) const {
+    const std::int64_t bytes =
+        arena_ ? arena_->layout()[shown.cpu].bank_bytes : gpu_layout_[shown.gpu].bank_bytes;
+    // The GPU's regions end on cache lines: less than one byte per row.
+    const std::int64_t row_bytes = bytes / rows;
+    return array_of(begin(shown, group_.rank()), element, {rows, row_bytes / size_of(element)},
+                    self, place_);
   }
-  nb::object input(nb::handle self, RegionId id, Element element) const {
-    return region(self, id, element, shape_.max_tokens);
+  nb::object input(nb::handle self, const ShownRegion& shown, Element element) const {
+    return region(self, shown, element, shape_.max_tokens);
   }
-  nb::object pool(nb::handle self, RegionId id, Element element) const {
-    return region(self, id, element, shape_.pool_rows());
+  nb::object pool(nb::handle self, const ShownRegion& shown, Element element) const {
+    return region(self, shown, element, shape_.pool_rows());
   }
 
   /// All data regions. Control words are not in it, so that a caller may fill it between calls.
   nb::object data(nb::handle self) const {
-    return array_of(arena_->mine<std::byte>(kFirstData), Element::byte, {data_bytes()}, self);
+    const std::int64_t bytes =
+        arena_ ? arena_->layout().bytes - arena_->layout()[kFirstData.cpu].offset_bytes
+               : gpu_layout_.bytes - gpu_layout_[kFirstData.gpu].offset_bytes;
+    return array_of(begin(kFirstData, group_.rank()), Element::byte, {bytes}, self, place_);
   }
   std::vector<std::uintptr_t> data_pointers() const {
     std::vector<std::uintptr_t> pointers;
     for (int rank = 0; rank < group_.ranks(); ++rank) {
-      pointers.push_back(reinterpret_cast<std::uintptr_t>(arena_->at<std::byte>(kFirstData, rank)));
+      pointers.push_back(reinterpret_cast<std::uintptr_t>(begin(kFirstData, rank)));
     }
     return pointers;
   }
@@ -71,11 +105,10 @@ class SymmetricBuffer {
     return intermediate_format(shape_.recipe) == IntermediateFormat::bf16 ? Element::bf16
                                                                           : Element::byte;
   }
+  Element intermediate_scale_element() const { return arena_ ? Element::byte : Element::i32; }
   bool has_scales() const { return x_format(shape_.recipe) != XFormat::bf16; }
 
  private:
-  static constexpr RegionId kFirstData = RegionId::source_list;
-
   static LayerShape checked_shape(const LayerConfig& config, int ranks) {
     validate(config);
     check_argument(config.max_tokens % kCapacityStep == 0,
@@ -98,31 +131,38 @@ class SymmetricBuffer {
     }
     return 8;
   }
-  std::int64_t data_bytes() const {
-    const ArenaLayout& layout = arena_->layout();
-    return layout.bytes - layout[kFirstData].offset_bytes;
+  std::byte* begin(const ShownRegion& shown, int rank) const {
+    if (arena_) return arena_->at<std::byte>(shown.cpu, rank);
+    return gpu_arena_->bases(group_.ranks())[static_cast<std::size_t>(rank)] +
+           gpu_layout_[shown.gpu].offset_bytes;
   }
 
   Group group_;
+  Place place_;
   LayerShape shape_;
-  std::shared_ptr<Arena> arena_;
+  std::shared_ptr<Arena> arena_;  // null on a device
+  std::shared_ptr<GpuRankArena> gpu_arena_;
+  sm90::GpuArenaLayout gpu_layout_;
 };
 
 /// Data regions follow the control regions, so that the data are one piece.
-constexpr bool data_regions_are_last() {
-  const ArenaLayout layout = make_arena_layout({.hidden = 128,
-                                                .intermediate = 128,
-                                                .experts = 2,
-                                                .top_k = 1,
-                                                .ranks = 1,
-                                                .max_tokens = 384});
+template <class Layout>
+constexpr bool data_follow_control(const Layout& layout, std::size_t first_data) {
   for (std::size_t i = 0; i < layout.regions.size(); ++i) {
-    const bool data = i >= static_cast<std::size_t>(RegionId::source_list);
-    if ((layout.regions[i].kind == RegionKind::data) != data) return false;
+    if ((layout.regions[i].kind == RegionKind::data) != (i >= first_data)) return false;
   }
   return true;
 }
-static_assert(data_regions_are_last());
+constexpr LayerShape kAnyShape{.hidden = 128,
+                               .intermediate = 128,
+                               .experts = 2,
+                               .top_k = 1,
+                               .ranks = 1,
+                               .max_tokens = kCapacityStep};
+static_assert(data_follow_control(make_arena_layout(kAnyShape),
+                                  static_cast<std::size_t>(kFirstData.cpu)));
+static_assert(data_follow_control(sm90::make_gpu_arena_layout(kAnyShape),
+                                  static_cast<std::size_t>(kFirstData.gpu)));
 
 }  // namespace
 
@@ -135,40 +175,32 @@ void bind_buffers(nb::module_& module) {
       .def_prop_ro("local_experts", &Self::local_experts)
       .def_prop_ro("data", [of](nb::handle self) { return of(self).data(self); })
       .def_prop_ro("data_pointers", &Self::data_pointers)
-      .def_prop_ro(
-          "x",
-          [of](nb::handle self) { return of(self).input(self, RegionId::x, of(self).x_element()); })
+      .def_prop_ro("x",
+                   [of](nb::handle self) { return of(self).input(self, kX, of(self).x_element()); })
       .def_prop_ro("x_scales",
                    [of](nb::handle self) {
                      if (!of(self).has_scales()) return nb::object(nb::none());
-                     return of(self).input(self, RegionId::x_scales, of(self).x_scale_element());
+                     return of(self).input(self, kXScales, of(self).x_scale_element());
                    })
       .def_prop_ro("experts",
-                   [of](nb::handle self) {
-                     return of(self).input(self, RegionId::expert_ids, Element::i64);
-                   })
+                   [of](nb::handle self) { return of(self).input(self, kExperts, Element::i64); })
       .def_prop_ro("weights",
-                   [of](nb::handle self) {
-                     return of(self).input(self, RegionId::expert_weights, Element::f32);
-                   })
-      .def_prop_ro("gemm1_input",
-                   [of](nb::handle self) {
-                     return of(self).pool(self, RegionId::gemm1_input, of(self).x_element());
-                   })
+                   [of](nb::handle self) { return of(self).input(self, kWeights, Element::f32); })
+      .def_prop_ro(
+          "gemm1_input",
+          [of](nb::handle self) { return of(self).pool(self, kGemm1Input, of(self).x_element()); })
       .def_prop_ro("gemm1_input_scales",
                    [of](nb::handle self) {
                      if (!of(self).has_scales()) return nb::object(nb::none());
-                     return of(self).pool(self, RegionId::gemm1_input_scales,
-                                          of(self).x_scale_element());
+                     return of(self).pool(self, kGemm1Scales, of(self).x_scale_element());
                    })
       .def_prop_ro("gemm2_input",
                    [of](nb::handle self) {
-                     return of(self).pool(self, RegionId::gemm2_input,
-                                          of(self).intermediate_element());
+                     return of(self).pool(self, kGemm2Input, of(self).intermediate_element());
                    })
       .def_prop_ro("gemm2_input_scales", [of](nb::handle self) {
         if (!of(self).has_scales()) return nb::object(nb::none());
-        return of(self).pool(self, RegionId::gemm2_input_scales, Element::byte);
+        return of(self).pool(self, kGemm2Scales, of(self).intermediate_scale_element());
       });
 }
 

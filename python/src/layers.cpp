@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
@@ -18,6 +19,7 @@
 #include "numerics/recipe.hpp"
 #include "python/src/arrays.hpp"
 #include "python/src/bindings.hpp"
+#include "python/src/places.hpp"
 #include "python/src/weights.hpp"
 
 namespace megamoe::python {
@@ -28,6 +30,7 @@ using nb::literals::operator""_a;
 /// A batch, the layer whose memory it shows, and the caller's x if it brings one.
 struct PythonBatch {
   Batch batch;
+  Place place;
   LayerConfig config;
   nb::object layer;
   std::optional<ArrayIn> x_bf16;
@@ -35,21 +38,21 @@ struct PythonBatch {
   nb::object x() const {
     const bool bf16 = x_format(config.recipe) == XFormat::bf16;
     return array_of(batch.x.data(), bf16 ? Element::bf16 : Element::byte,
-                    {batch.tokens, config.hidden}, layer);
+                    {batch.tokens, config.hidden}, layer, place);
   }
   nb::object x_scales() const {
     const std::int64_t bytes = x_scale_row_bytes(config.recipe, config.hidden);
     if (bytes == 0) return nb::none();
     if (x_format(config.recipe) == XFormat::e4m3_f32_128) {
-      return array_of(batch.x_scales.data(), Element::f32, {batch.tokens, bytes / 4}, layer);
+      return array_of(batch.x_scales.data(), Element::f32, {batch.tokens, bytes / 4}, layer, place);
     }
-    return array_of(batch.x_scales.data(), Element::byte, {batch.tokens, bytes}, layer);
+    return array_of(batch.x_scales.data(), Element::byte, {batch.tokens, bytes}, layer, place);
   }
   nb::object experts() const {
-    return array_of(batch.experts.data(), Element::i64, {batch.tokens, config.top_k}, layer);
+    return array_of(batch.experts.data(), Element::i64, {batch.tokens, config.top_k}, layer, place);
   }
   nb::object weights() const {
-    return array_of(batch.weights.data(), Element::f32, {batch.tokens, config.top_k}, layer);
+    return array_of(batch.weights.data(), Element::f32, {batch.tokens, config.top_k}, layer, place);
   }
   void set_x_bf16(nb::handle object) {
     if (object.is_none()) {
@@ -64,7 +67,7 @@ struct PythonBatch {
   }
   void check_x(const ArrayIn& x) const {
     x.want(Element::bf16, {batch.tokens, config.hidden});
-    x.want_place(kHost);
+    x.want_place(place);
     x.want_contiguous();
   }
 };
@@ -88,14 +91,20 @@ void copy_weights(const ArrayIn& from, const Batch& batch, std::int64_t top_k) {
   std::ranges::copy(from.span<float>(), batch.weights.begin());
 }
 
-void forward(Layer& layer, const PythonBatch& batch, nb::handle y, std::string_view execution) {
+/// stream: absent for a call that returns when y is complete.
+void forward(Layer& layer, const PythonBatch& batch, nb::handle y, std::string_view execution,
+             std::optional<std::uintptr_t> stream) {
   const Execution how = parse_execution(execution);
-  const ArrayOut out(y, "y", Element::bf16, {batch.batch.tokens, batch.config.hidden});
+  const ArrayOut out(y, "y", Element::bf16, {batch.batch.tokens, batch.config.hidden}, batch.place);
   const nb::gil_scoped_release computing;
-  layer.forward(batch.batch, out.span<BFloat16>(), how);
+  if (stream) {
+    layer.forward(batch.batch, out.span<BFloat16>(), reinterpret_cast<void*>(*stream), how);
+  } else {
+    layer.forward(batch.batch, out.span<BFloat16>(), how);
+  }
 }
 
-/// x, ids and weights of the caller, in one step.
+/// x, ids and weights of the caller, in one step, on the CPU.
 void run(Layer& layer, nb::handle x, nb::handle experts, nb::handle weights, nb::handle y,
          std::string_view execution) {
   const Execution how = parse_execution(execution);
@@ -143,11 +152,15 @@ void bind_graph(nb::module_& module) {
   nb::class_<PythonGraph>(module, "Graph")
       .def(
           "replay",
-          [](PythonGraph& self, std::int64_t tokens) {
+          [](PythonGraph& self, std::int64_t tokens, std::optional<std::uintptr_t> stream) {
             const nb::gil_scoped_release computing;
-            self.graph.replay(tokens);
+            if (stream) {
+              self.graph.replay(tokens, reinterpret_cast<void*>(*stream));
+            } else {
+              self.graph.replay(tokens);
+            }
           },
-          "tokens"_a);
+          "tokens"_a, "stream"_a.none());
 }
 
 template <class... Arguments>
@@ -179,23 +192,30 @@ void bind_layers(nb::module_& module) {
            })
       .def(
           "batch",
-          [](nb::object self, std::int64_t tokens) {
+          [](nb::object self, std::int64_t tokens, const Group& group) {
             const Layer& layer = nb::cast<const Layer&>(self);
-            return PythonBatch{layer.batch(tokens), layer.config(), self, {}};
+            return PythonBatch{layer.batch(tokens), place_of(group), layer.config(), self, {}};
           },
-          "tokens"_a)
-      .def("forward", &forward, "batch"_a, "y"_a, "execution"_a)
+          "tokens"_a, "group"_a)
+      .def("forward", &forward, "batch"_a, "y"_a, "execution"_a, "stream"_a.none() = nb::none())
+      .def("wait",
+           [](Layer& self) {
+             const nb::gil_scoped_release waiting;
+             self.wait();
+           })
+      .def("poll", &Layer::poll)
       .def("run", &run, "x"_a, "experts"_a, "weights"_a, "y"_a, "execution"_a)
       .def(
           "graph",
-          [](Layer& self, nb::handle y, std::string_view execution) {
+          [](Layer& self, nb::handle y, std::string_view execution, const Group& group) {
             const LayerConfig& config = self.config();
-            const ArrayOut out(y, "y", Element::bf16, {config.max_tokens, config.hidden});
+            const ArrayOut out(y, "y", Element::bf16, {config.max_tokens, config.hidden},
+                               place_of(group));
             return PythonGraph{
                 self.graph({.execution = parse_execution(execution), .y = out.span<BFloat16>()}),
                 out};
           },
-          "y"_a, "execution"_a, nb::keep_alive<0, 1>())
+          "y"_a, "execution"_a, "group"_a, nb::keep_alive<0, 1>())
       .def("refresh",
            [](Layer& self, const PythonWeights& weights) {
              const nb::gil_scoped_release packing;

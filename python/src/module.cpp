@@ -15,4 +15,5 @@ NB_MODULE(_core, module) {
   megamoe::python::bind_checkpoints(module);
   megamoe::python::bind_casts(module);
   megamoe::python::bind_buffers(module);
+  megamoe::python::bind_mqa(module);
 }

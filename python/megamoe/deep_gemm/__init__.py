@@ -29,12 +29,14 @@ from ._casts import (
     per_token_cast_to_fp8,
     transform_sf_into_required_layout,
 )
+from ._mqa import fp8_fp4_mqa_logits, fp8_mqa_logits, fp8_paged_mqa_logits, get_paged_mqa_logits_metadata
 from ._split import MegaMoESplitGraph, SM100FP8FP4MegaMoESplitGraph
 from ._weights import transform_weights_for_mega_moe, transform_weights_for_mega_moe_sm90
 
 __all__ = [
     "MegaMoESplitGraph", "SM100FP8FP4MegaMoESplitGraph", "SymmBuffer", "bf16_mega_moe", "calc_diff", "fp8_fp4_mega_moe",
-    "fp8_mega_moe", "get_block_m_for_mega_moe", "get_symm_buffer_for_mega_moe", "get_symm_buffer_for_mega_moe_split",
+    "fp8_fp4_mqa_logits", "fp8_mega_moe", "fp8_mqa_logits", "fp8_paged_mqa_logits", "get_block_m_for_mega_moe",
+    "get_paged_mqa_logits_metadata", "get_symm_buffer_for_mega_moe", "get_symm_buffer_for_mega_moe_split",
     "get_symm_buffer_for_sm90_mega_moe", "get_token_alignment_for_mega_moe", "per_block_cast_to_fp8",
     "per_token_cast_to_fp4", "per_token_cast_to_fp8", "testing", "transform_sf_into_required_layout",
     "transform_weights_for_mega_moe", "transform_weights_for_mega_moe_sm90", "utils",

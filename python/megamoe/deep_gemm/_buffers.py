@@ -34,7 +34,7 @@ class SymmBuffer:
         handle.buffer_ptrs: addresses of every rank's part in this process.
     """
 
-    def __init__(self, group, config, framework):
+    def __init__(self, group, config, framework, device):
         self.group = group
         self.num_experts = config.experts
         self.num_max_tokens_per_rank = config.max_tokens
@@ -43,7 +43,7 @@ class SymmBuffer:
         self.intermediate_hidden = config.intermediate
         self.num_shared_experts = config.shared_experts
         self._config = config
-        self._group = _group_of(group)
+        self._group = _group_of(group, device)
         self._core = _core.SymmetricBuffer(config, self._group._core)
         self._layers = weakref.WeakKeyDictionary()
         fp8 = "bf16" if config.recipe == "bf16_bf16" else "fp8"
@@ -109,16 +109,22 @@ def _is_process_group(group):
     return callable(getattr(group, "size", None)) and callable(getattr(group, "rank", None))
 
 
-def _group_of(group):
+def _single(device):
+    return Group.single() if device is None else Group.devices([device])[0]
+
+
+def _group_of(group, device):
     """A Group of its own for a buffer, so that several buffers share neither memory nor calls."""
     if group is None:
-        return Group.single()
+        return _single(device)
     if isinstance(group, Group):
-        return Group.single() if group.ranks == 1 else group.duplicate()
+        if device not in (None, group.device):
+            raise InvalidArgumentError(f"device is {device}, but the group's is {group.device}")
+        return _single(group.device) if group.ranks == 1 else group.duplicate()
     if not _is_process_group(group):
         raise InvalidArgumentError(f"group is a {type(group).__name__}: None, a megamoe.Group or a torch.distributed process group is wanted")
     if group.size() == 1:
-        return Group.single()
+        return _single(device)
     import torch.distributed as dist
 
     # The first rank names the meeting; a name of another boot of another machine is another host's.
@@ -129,11 +135,21 @@ def _group_of(group):
     if message[0][0] != host:
         raise UnsupportedError("the ranks of the process group are on several hosts, and a group reaches as far as one load/store "
                                "domain: take a process group of one host")
-    return Group.processes(group.rank(), group.size(), message[0][1])
+    return Group.processes(group.rank(), group.size(), message[0][1], device=device)
+
+
+def _device_of(group):
+    """The CUDA device of a process group's ranks; None for the CPU."""
+    if not _is_process_group(group):
+        return None
+    import torch
+    import torch.distributed as dist
+
+    return torch.cuda.current_device() if torch.cuda.is_available() and "nccl" in str(dist.get_backend(group)) else None
 
 
 def _make_buffer(group, recipe, num_experts, num_max_tokens_per_rank, num_topk, hidden, intermediate_hidden,
-                 num_shared_experts, activation, framework):
+                 num_shared_experts, activation, framework, device):
     if activation != "swiglu":
         raise InvalidArgumentError(f"activation '{activation}': 'swiglu' is wanted")
     if num_max_tokens_per_rank < 1:
@@ -147,12 +163,12 @@ def _make_buffer(group, recipe, num_experts, num_max_tokens_per_rank, num_topk, 
         recipe=recipe)
     if framework is None:
         framework = "torch" if _is_process_group(group) else "numpy"
-    return SymmBuffer(group, config, named(framework))
+    return SymmBuffer(group, config, named(framework), _device_of(group) if device is None else device)
 
 
 def get_symm_buffer_for_mega_moe(group, num_experts, num_max_tokens_per_rank, num_topk, hidden, intermediate_hidden,
                                  num_shared_experts=0, use_fp8_dispatch=None, mma_type="fp8xfp4", activation="swiglu", *,
-                                 framework=None):
+                                 framework=None, device=None):
     """Allocates the symmetric memory of calls of one shape. Collective.
 
     Args:
@@ -163,6 +179,7 @@ def get_symm_buffer_for_mega_moe(group, num_experts, num_max_tokens_per_rank, nu
         use_fp8_dispatch: deprecated; None, or what mma_type says.
         mma_type: "fp8xfp4", or "bf16xbf16" for bf16_mega_moe.
         framework: "torch" or "numpy": whose arrays the views are; None: PyTorch's for a process group, else NumPy's.
+        device: number of a CUDA device; None: the current one for a process group of NCCL, else the CPU.
     Returns:
         a SymmBuffer.
     Raises:
@@ -175,21 +192,22 @@ def get_symm_buffer_for_mega_moe(group, num_experts, num_max_tokens_per_rank, nu
             raise InvalidArgumentError(f"use_fp8_dispatch is {use_fp8_dispatch}, but mma_type is '{mma_type}'")
         warnings.warn("use_fp8_dispatch is deprecated: mma_type says it", DeprecationWarning, stacklevel=2)
     return _make_buffer(group, recipe, num_experts, num_max_tokens_per_rank, num_topk, hidden, intermediate_hidden,
-                        num_shared_experts, activation, framework)
+                        num_shared_experts, activation, framework, device)
 
 
 def get_symm_buffer_for_mega_moe_split(group, num_experts, num_max_tokens_per_rank, num_topk, hidden, intermediate_hidden,
                                        num_shared_experts=0, use_fp8_dispatch=None, mma_type="fp8xfp4",
-                                       activation="swiglu", *, framework=None):
+                                       activation="swiglu", *, framework=None, device=None):
     """As get_symm_buffer_for_mega_moe, for MegaMoESplitGraph: the same memory serves every execution."""
     return get_symm_buffer_for_mega_moe(group, num_experts, num_max_tokens_per_rank, num_topk, hidden, intermediate_hidden,
-                                        num_shared_experts, use_fp8_dispatch, mma_type, activation, framework=framework)
+                                        num_shared_experts, use_fp8_dispatch, mma_type, activation, framework=framework,
+                                        device=device)
 
 
 def get_symm_buffer_for_sm90_mega_moe(group, num_experts, num_max_tokens_per_rank, num_topk, hidden, intermediate_hidden,
-                                      use_fp8_dispatch=True, activation="swiglu", num_shared_experts=0, *, framework=None):
+                                      use_fp8_dispatch=True, activation="swiglu", num_shared_experts=0, *, framework=None, device=None):
     """As get_symm_buffer_for_mega_moe, for fp8_mega_moe: E4M3 weights, and x_sf float32 per 128."""
     if not use_fp8_dispatch:
         raise UnsupportedError("use_fp8_dispatch is False: fp8_mega_moe takes x in E4M3")
     return _make_buffer(group, "fp8_fp8", num_experts, num_max_tokens_per_rank, num_topk, hidden, intermediate_hidden,
-                        num_shared_experts, activation, framework)
+                        num_shared_experts, activation, framework, device)

@@ -1,5 +1,4 @@
 """The calls."""
-from .._arrays import exportable
 from .._errors import InvalidArgumentError
 from ._buffers import SymmBuffer
 from ._frameworks import add_in_place, check_int32
@@ -25,8 +24,7 @@ def _layer_of(buffer, recipe, l1_weights, l2_weights, shared_l1_weights, shared_
 
 def _forward(layer, y, execution):
     """Runs the layer on the first rows of its buffer, as many as y has."""
-    core = layer._core
-    core.forward(core.batch(y.shape[0]), exportable(y), execution)
+    layer.forward(layer.batch(y.shape[0]), y, execution=execution)
 
 
 def _check_recipe(recipe, wanted):
@@ -43,6 +41,7 @@ def _run(y, recipe, buffer, stats, halves, activation, clamp):
     _check_stats(stats, buffer)
     _forward(layer, y, "fused")
     if stats is not None:
+        layer.wait()  # on a device: until the counts are there
         add_in_place(stats, layer.report.rows_per_expert[:buffer._core.local_experts])
 
 
@@ -58,7 +57,8 @@ def fp8_fp4_mega_moe(y, l1_weights, l2_weights, sym_buffer, shared_l1_weights=No
         sym_buffer: of get_symm_buffer_for_mega_moe.
         shared_l1_weights, shared_l2_weights: of transform_weights_for_mega_moe too, of the same recipe: num_shared_experts
             experts side by side in one MLP, or stacked.
-        cumulative_local_expert_recv_stats: int32 [local experts], to which the rows of each are added; or None.
+        cumulative_local_expert_recv_stats: int32 [local experts], to which the rows of each are added; or None. On a device
+            the call then waits for y; without, it is enqueued on PyTorch's current stream.
         recipe: (1, 1, 32).
         activation_clamp: c of gate = min(gate, c), up = clamp(up, -c, c); or None.
         fast_math: allows approximate functions. The CPU has none, and its results do not depend on this.

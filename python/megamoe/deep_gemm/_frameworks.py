@@ -17,6 +17,8 @@ class NumPy:
     name = "numpy"
 
     def array(self, bits, kind):
+        if not isinstance(bits, numpy.ndarray):
+            raise InvalidArgumentError("framework 'numpy' cannot show memory of a CUDA device: 'torch' is wanted")
         return bits.view(_NUMPY_NAMES[kind]) if kind in _NUMPY_NAMES else bits
 
 
@@ -31,9 +33,10 @@ class Torch:
         self._torch = torch
 
     def array(self, bits, kind):
-        if bits.dtype == numpy.uint16:
-            bits = bits.view(numpy.int16)
-        tensor = self._torch.from_numpy(bits)
+        if isinstance(bits, numpy.ndarray):
+            tensor = self._torch.from_numpy(bits.view(numpy.int16) if bits.dtype == numpy.uint16 else bits)
+        else:
+            tensor = self._torch.from_dlpack(bits)  # memory of a device
         return tensor.view(getattr(self._torch, _TORCH_NAMES[kind])) if kind in _TORCH_NAMES else tensor
 
 
