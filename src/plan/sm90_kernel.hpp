@@ -101,6 +101,7 @@ struct SharedLayout {
   std::int32_t dispatch_bytes = 0;  ///< per dispatch warp: a row, then its scales
   std::int32_t dispatch_scales = 0;
   std::int32_t targets = 0;  ///< RowTarget[tokens] per math warpgroup
+  std::int32_t factors = 0;  ///< f32 [64] per math warpgroup: of the rows of its slab
   std::int32_t maxima = 0;
   std::int32_t reciprocals = 0;
   std::int32_t transpose = 0;    ///< 1024 bytes per math warp
@@ -128,6 +129,7 @@ constexpr SharedLayout shared_layout(const KernelShape& shape, std::int64_t hidd
       static_cast<std::int32_t>(l.dispatch_scales + round_up(ceil_div(hidden, kScaleGroup), 16));
   l.dispatch = take(std::int64_t{kDispatchWarps} * l.dispatch_bytes, 128);
   l.targets = take(std::int64_t{shape.math_groups} * shape.tokens * 16, 16);
+  l.factors = take(std::int64_t{shape.math_groups} * kSlabRows * 4, 16);
   l.maxima = take(shape.tokens * 4, 16);
   l.reciprocals = take(shape.tokens * 4, 16);
   l.transpose = take(std::int64_t{shape.math_warps()} * 1024, 128);

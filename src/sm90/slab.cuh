@@ -18,25 +18,32 @@ __device__ __forceinline__ std::uint32_t permute_bytes(std::uint32_t low, std::u
   return result;
 }
 
-/// The fragment of one slab and 128 columns: sixteen registers, four for each k step.
+/// What a thread reads of one slab and 128 columns: E2M1 values, and a scale step for each of its
+/// two rows and four groups of 32 columns.
+struct PackedFragment {
+  std::uint32_t words[8];
+  std::uint32_t steps[2];
+};
+__device__ __forceinline__ PackedFragment load_packed(std::uint32_t weights, std::uint32_t steps) {
+  const uint4 first = ptx::load_shared_16(weights);
+  const uint2 s = ptx::load_shared_8(steps);
+  const uint4 second = ptx::load_shared_16(weights + kSlabBytes / 2);
+  return {{first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w}, {s.x, s.y}};
+}
+
+/// The fragment as wgmma takes it: sixteen registers, four for each k step.
 /// The eight magnitudes of E2M1 as E4M3 bytes fill two registers; adding the scale step to the
 /// exponents of the seven nonzero ones multiplies them all; then a permute looks four values up.
-__device__ __forceinline__ void load_fragment(std::uint32_t weights, std::uint32_t factors,
-                                              std::uint32_t (&a)[16]) {
-  const uint4 first = ptx::load_shared_16(weights);
-  const uint4 second = ptx::load_shared_16(weights + kSlabBytes / 2);
-  const uint2 steps = ptx::load_shared_8(factors);
-  const std::uint32_t words[8] = {first.x,  first.y,  first.z,  first.w,
-                                  second.x, second.y, second.z, second.w};
+__device__ __forceinline__ void decode(const PackedFragment& packed, std::uint32_t (&a)[16]) {
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const std::uint32_t step = permute_bytes(half == 0 ? steps.x : steps.y, 0, 0x4440u + k);
+      const std::uint32_t step = permute_bytes(packed.steps[half], 0, 0x4440u + k);
       // 0, .5, 1, 1.5 and 2, 3, 4, 6 times 2^-5: exponent fields from 1 on.
       const std::uint32_t low = 0x14100800u + step * 0x08080800u;
       const std::uint32_t high = 0x24201C18u + step * 0x08080808u;
-      const std::uint32_t word = words[k * 2 + half];
+      const std::uint32_t word = packed.words[k * 2 + half];
       const std::uint32_t selectors = word & 0x77777777u;
       a[k * 4 + half] = permute_bytes(low, high, selectors) | (word & 0x80808080u);
       a[k * 4 + 2 + half] = permute_bytes(low, high, selectors >> 16) | ((word << 4) & 0x80808080u);
@@ -55,41 +62,47 @@ __device__ __forceinline__ void pin(std::uint32_t (&values)[16]) {
   for (int i = 0; i < 16; ++i) asm volatile("" : "+r"(values[i])::"memory");
 }
 
-/// 128 columns: four k steps, one group.
+/// 128 columns: four k steps, one group. `tokens`: low half of the descriptor.
 template <int kTokens>
 __device__ __forceinline__ void multiply(float* part, std::uint32_t (&a)[16], std::uint32_t tokens,
                                          bool accumulate) {
   pin<kTokens / 2>(part);
   pin(a);
   ptx::wgmma_fence();
-  const std::uint64_t b = ptx::token_descriptor(tokens);
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
-    ptx::wgmma<kTokens>(part, a + 4 * k, b + 2 * k, accumulate || k > 0);
+    ptx::wgmma<kTokens>(part, a + 4 * k, ptx::token_descriptor(tokens + 2 * k),
+                        accumulate || k > 0);
   }
   ptx::wgmma_commit();
 }
 
 /// Waits for the last group of wgmma; then sum = fma(part, scale of the token, sum). The first
-/// scales are on their way before the wait, the others two reads ahead of their use.
+/// scales are on their way before the wait, the others four reads ahead of their use.
 template <int kTokens>
 __device__ __forceinline__ void promote(float* sum, float* part, std::uint32_t scales) {
   constexpr int kReads = kTokens / 16;
-  uint4 ahead[2];
-  ahead[0] = ptx::load_shared_16(scales);
-  if (kReads > 1) ahead[1] = ptx::load_shared_16(scales + 64);
+  constexpr int kAhead = kReads < 4 ? kReads : 4;
+  constexpr int kEarly = kReads < 2 ? kReads : 2;
+  uint4 ahead[kAhead];
+#pragma unroll
+  for (int r = 0; r < kEarly; ++r) ahead[r] = ptx::load_shared_16(scales + r * 64);
   ptx::wgmma_wait<0>();
   pin<kTokens / 2>(part);
 #pragma unroll
+  for (int r = kEarly; r < kAhead; ++r) ahead[r] = ptx::load_shared_16(scales + r * 64);
+#pragma unroll
   for (int r = 0; r < kReads; ++r) {
     // Tokens 16 r + 2 pair, that + 1, and the same eight further on: see scale_position().
-    const uint4 bits = ahead[r % 2];
-    if (r + 2 < kReads) ahead[r % 2] = ptx::load_shared_16(scales + (r + 2) * 64);
+    const uint4 bits = ahead[r % kAhead];
     const float scale[4] = {__uint_as_float(bits.x), __uint_as_float(bits.y),
                             __uint_as_float(bits.z), __uint_as_float(bits.w)};
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       sum[8 * r + i] = __fmaf_rn(part[8 * r + i], scale[i / 4 * 2 + i % 2], sum[8 * r + i]);
+    }
+    if (r + kAhead < kReads) {
+      ahead[r % kAhead] = ptx::load_shared_16(scales + (r + kAhead) * 64);
     }
   }
 }
@@ -118,23 +131,44 @@ __device__ __forceinline__ SlabAddresses slab_addresses(const Context& c) {
           stage + S.weight_bytes() + thread % 4 * 16};
 }
 
-/// Decodes the weights of the stage at `place` once it is full, and moves on.
+/// Where in the ring of stages the main loop reads, kept up from step to step: computing it anew
+/// costs the loop more than the registers.
+template <KernelShape S>
+struct StageCursor {
+  std::int32_t stage;
+  std::uint32_t phase;
+  std::uint32_t weights;  ///< offset of the stage's weights
+  std::uint32_t tokens;   ///< low half of the descriptor of its tokens
+
+  __device__ __forceinline__ StageCursor(const Context& c, const PipelinePlace& place)
+      : stage(place.stage),
+        phase(place.phase),
+        weights(place.stage * S.weight_stage_bytes()),
+        tokens(ptx::descriptor_address(c.shared + c.params.shared.tokens) +
+               place.stage * (S.token_bytes() / 16)) {}
+  __device__ __forceinline__ void advance(const Context& c) {
+    ++stage;
+    weights += S.weight_stage_bytes();
+    tokens += S.token_bytes() / 16;
+    if (stage == c.params.shared.stages) {
+      stage = 0;
+      phase ^= 1;
+      weights = 0;
+      tokens = ptx::descriptor_address(c.shared + c.params.shared.tokens);
+    }
+  }
+};
+
+/// Waits for a stage, then reads and decodes its weights.
 template <KernelShape S>
 __device__ __forceinline__ void fetch_fragment(const Context& c, const SlabAddresses& at,
-                                               PipelinePlace& place, std::uint32_t (&a)[16]) {
-  wait_or_leave(c, c.full(place.stage), place.phase);
-  const std::uint32_t offset = place.stage * S.weight_stage_bytes();
-  load_fragment(at.weights + offset, at.steps + offset, a);
-  place.advance(c.params.shared.stages);
+                                               const StageCursor<S>& from, std::uint32_t (&a)[16]) {
+  wait_or_leave(c, c.full(from.stage), from.phase);
+  decode(load_packed(at.weights + from.weights, at.steps + from.weights), a);
 }
 
-template <KernelShape S>
-__device__ __forceinline__ std::uint32_t stage_tokens(const Context& c, int stage) {
-  return c.shared + c.params.shared.tokens + stage * S.token_bytes();
-}
-
-/// One slab, all k blocks; `kInterval` k blocks share a scale. Four k blocks a round: what is first
-/// and last in an interval is then known to the compiler.
+/// One slab, all k blocks; `kInterval` k blocks share a scale. The weights of the next k block are
+/// decoded while the tensor cores work on this one.
 template <KernelShape S, int kInterval>
 __device__ __forceinline__ void multiply_slab(const Context& c, PipelinePlace& place, int k_blocks,
                                               float (&sum)[S.tokens / 2]) {
@@ -142,27 +176,29 @@ __device__ __forceinline__ void multiply_slab(const Context& c, PipelinePlace& p
   std::uint32_t a[2][16];
 #pragma unroll
   for (int i = 0; i < S.tokens / 2; ++i) sum[i] = 0.0f;
-  int stage = place.stage;
   const SlabAddresses at = slab_addresses<S>(c);
-  fetch_fragment<S>(c, at, place, a[0]);
-  const auto step = [&](int k, std::uint32_t(&now)[16], std::uint32_t(&next)[16]) {
-    multiply<S.tokens>(part, now, stage_tokens<S>(c, stage), k % kInterval != 0);
-    const int following = place.stage;
-    if (k + 1 < k_blocks) fetch_fragment<S>(c, at, place, next);
+  StageCursor<S> now(c, place);
+  fetch_fragment<S>(c, at, now, a[0]);
+  const auto step = [&](int k, std::uint32_t(&current)[16], std::uint32_t(&next)[16]) {
+    multiply<S.tokens>(part, current, now.tokens, k % kInterval != 0);
+    StageCursor<S> after = now;
+    after.advance(c);
+    if (k + 1 < k_blocks) fetch_fragment<S>(c, at, after, next);
     if (k % kInterval == kInterval - 1 || k + 1 == k_blocks) {
-      promote<S.tokens>(sum, part, at.scales + stage * S.weight_stage_bytes());
+      promote<S.tokens>(sum, part, at.scales + now.weights);
     } else {
       ptx::wgmma_wait<0>();
       pin<S.tokens / 2>(part);
     }
-    release_stage(c, stage);
-    stage = following;
+    release_stage(c, now.stage);
+    now = after;
   };
 #pragma unroll 1
   for (int k = 0; k < k_blocks; k += 2) {
     step(k, a[0], a[1]);
     if (k + 1 < k_blocks) step(k + 1, a[1], a[0]);
   }
+  place = {now.stage, now.phase};
 }
 
 }  // namespace megamoe::sm90

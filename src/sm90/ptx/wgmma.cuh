@@ -20,13 +20,17 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-/// Descriptor of N tokens x 128 bytes with the 128-byte swizzle: rows of 128 bytes, groups of eight
-/// rows 1024 bytes apart. `address` is a multiple of 1024, or that plus 32 for each k step of 32.
-__device__ __forceinline__ std::uint64_t token_descriptor(std::uint32_t address) {
-  constexpr std::uint64_t kGroupStride = std::uint64_t{1024 >> 4} << 32;
-  constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
-  constexpr std::uint64_t kUnusedLeading = std::uint64_t{1} << 16;
-  return ((address & 0x3FFFFu) >> 4) | kUnusedLeading | kGroupStride | kSwizzle128;
+/// Low half of the descriptor of N tokens x 128 bytes with the 128-byte swizzle: rows of 128 bytes,
+/// groups of eight rows 1024 bytes apart. `address` is a multiple of 1024; each k step of 32
+/// adds 2.
+__device__ __forceinline__ std::uint32_t descriptor_address(std::uint32_t address) {
+  constexpr std::uint32_t kUnusedLeading = 1u << 16;
+  return ((address & 0x3FFFFu) >> 4) | kUnusedLeading;
+}
+__device__ __forceinline__ std::uint64_t token_descriptor(std::uint32_t low) {
+  constexpr std::uint64_t kGroupStride = 1024 >> 4;
+  constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 30;
+  return low | (kGroupStride | kSwizzle128) << 32;
 }
 
 /// d += a * b, or d = a * b when `accumulate` is 0. d[4 j + 2 h + e] is row lane / 4 + 8 h (of the

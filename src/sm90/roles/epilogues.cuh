@@ -41,6 +41,12 @@ __device__ __forceinline__ std::uint32_t targets_of(const Context& c, int group)
   return c.shared + c.params.shared.targets + group * S.tokens * sizeof(RowTarget);
 }
 
+/// Factor of this thread's first row in its slab; the second's is 32 bytes behind.
+__device__ __forceinline__ std::uint32_t factor_of(const Context& c) {
+  const ThreadPlace at = ThreadPlace::here();
+  return c.shared + c.params.shared.factors + (at.group * kSlabRows + at.warp * 16 + at.row) * 4;
+}
+
 /// Both rounded to bf16, by one conversion.
 __device__ __forceinline__ void round_to_bf16(float& gate, float& up) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(gate, up);
@@ -65,8 +71,8 @@ __device__ __forceinline__ void activate_tile(const Context& c, const TilePlace&
   const FusedParams& p = c.params;
   const ThreadPlace at = ThreadPlace::here();
   const std::uint32_t targets = targets_of<S>(c, at.group);
-  const float gate_factor = __ldg(p.w1.row_factors + tile.factor_row);
-  const float up_factor = __ldg(p.w1.row_factors + tile.factor_row + 8);
+  const float gate_factor = ptx::load_shared_f32(factor_of(c));
+  const float up_factor = ptx::load_shared_f32(factor_of(c) + 32);
   const float gate_bias = p.w1.bias != nullptr ? __ldg(p.w1.bias + tile.factor_row) : 0.0f;
   const float up_bias = p.w1.bias != nullptr ? __ldg(p.w1.bias + tile.factor_row + 8) : 0.0f;
   const bool clamped = p.activation.limit < f32_from_bits(kF32InfinityBits);
@@ -245,7 +251,7 @@ __device__ __forceinline__ void finish_sums(const Context& c, const TilePlace& t
   const int pair = ThreadPlace::here().pair;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const float factor = __ldg(p.w2.row_factors + tile.factor_row + 8 * h);
+    const float factor = ptx::load_shared_f32(factor_of(c) + 32 * h);
 #pragma unroll
     for (int j = 0; j < S.tokens / 8; ++j) {
       sum[4 * j + 2 * h] = __fmul_rn(sum[4 * j + 2 * h], factor);

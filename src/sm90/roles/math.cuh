@@ -5,23 +5,7 @@
 
 namespace megamoe::sm90 {
 
-/// Fetches the block's row targets into this warpgroup's copy; complete after finish_targets().
-template <KernelShape S>
-__device__ __forceinline__ void fetch_targets(const Context& c, int block) {
-  const ThreadPlace at = ThreadPlace::here();
-  const RowTarget* from =
-      c.region<RowTarget>(GpuRegion::row_target) + std::int64_t{block} * S.tokens;
-  const std::uint32_t to = targets_of<S>(c, at.group);
-  for (int t = at.warp * 32 + at.lane; t < S.tokens; t += kWarpgroup) {
-    ptx::async_copy_16(to + t * sizeof(RowTarget), from + t);
-  }
-}
-__device__ __forceinline__ void finish_targets() {
-  ptx::wait_async_copies();
-  ptx::named_barrier(kGroupBarrier + ThreadPlace::here().group, kWarpgroup);
-}
-
-/// The next tile's place for this thread. `slab`: of 64 rows, counted from the task's first.
+/// The tile's place for this thread. `slab`: of 64 rows, counted from the task's first.
 template <KernelShape S>
 __device__ __forceinline__ TilePlace tile_place(const Context& c, const TaskPlace& ring, int slab) {
   const ThreadPlace at = ThreadPlace::here();
@@ -33,25 +17,54 @@ __device__ __forceinline__ TilePlace tile_place(const Context& c, const TaskPlac
   return {task.block, task.part, task.valid, rows + slab * kSlabRows + at.warp * 16 + at.row};
 }
 
+/// What the epilogue of a tile will need comes into this warpgroup's shared memory while the main
+/// loop runs: the row factors of its slab and, with a task's first tile, the row targets of the
+/// block. Complete after finish_fetches().
+template <KernelShape S>
+__device__ __forceinline__ void fetch_targets(const Context& c, int block) {
+  const ThreadPlace at = ThreadPlace::here();
+  const RowTarget* from =
+      c.region<RowTarget>(GpuRegion::row_target) + std::int64_t{block} * S.tokens;
+  const std::uint32_t to = targets_of<S>(c, at.group);
+  for (int t = at.warp * 32 + at.lane; t < S.tokens; t += kWarpgroup) {
+    ptx::async_copy_16(to + t * sizeof(RowTarget), from + t);
+  }
+}
+__device__ __forceinline__ void fetch_factors(const Context& c, const float* row_factors,
+                                              const TilePlace& tile) {
+  const ThreadPlace at = ThreadPlace::here();
+  if (at.pair != 0 || at.row % 4 != 0) return;
+  // The first of each four rows; its own and, eight on, its second.
+  ptx::async_copy_16(factor_of(c), row_factors + tile.factor_row);
+  ptx::async_copy_16(factor_of(c) + 32, row_factors + tile.factor_row + 8);
+}
+__device__ __forceinline__ void finish_fetches() {
+  ptx::wait_async_copies();
+  ptx::named_barrier(kGroupBarrier + ThreadPlace::here().group, kWarpgroup);
+}
+
 template <KernelShape S>
 __device__ __forceinline__ void gemm1_task(const Context& c, PipelinePlace& place,
                                            const TaskPlace& ring) {
 #pragma unroll 1
   for (int t = 0; t < S.gemm1_tiles(); ++t) {
+    const int group = ThreadPlace::here().group;
+    const int slab = t * S.math_groups + group;
     // The rows of a task have all arrived once its first stage is full.
     wait_or_leave(c, c.full(place.stage), place.phase);
     if (t == 0) fetch_targets<S>(c, task_at(c, ring).block);
+    fetch_factors(c, c.params.w1.row_factors, tile_place<S>(c, ring, slab));
     float sum[S.tokens / 2];
     multiply_slab<S, kGemm1Interval / kTileColumns>(c, place, c.params.k_blocks1(), sum);
-    if (t == 0) finish_targets();
-    const int group = ThreadPlace::here().group;
-    const int slab = t * S.math_groups + group;
+    finish_fetches();
     const TilePlace tile = tile_place<S>(c, ring, slab);
     float values[S.tokens / 4];
     activate_tile<S>(c, tile, sum, values);
     add_maxima<S>(c, values);
     if (t + 1 < S.gemm1_tiles()) {
       keep_values<S>(c, values);
+      // All have read the factors: the next tile's may come.
+      ptx::named_barrier(kGroupBarrier + group, kWarpgroup);
       continue;
     }
     finish_maxima<S>(c, tile);
@@ -67,12 +80,14 @@ __device__ __forceinline__ void gemm1_task(const Context& c, PipelinePlace& plac
 template <KernelShape S>
 __device__ __forceinline__ void gemm2_task(const Context& c, PipelinePlace& place,
                                            const TaskPlace& ring) {
+  const int group = ThreadPlace::here().group;
   wait_or_leave(c, c.full(place.stage), place.phase);
   fetch_targets<S>(c, task_at(c, ring).block);
+  fetch_factors(c, c.params.w2.row_factors, tile_place<S>(c, ring, group));
   float sum[S.tokens / 2];
   multiply_slab<S, 1>(c, place, c.params.groups, sum);
-  finish_targets();
-  push_tile<S>(c, tile_place<S>(c, ring, ThreadPlace::here().group), sum);
+  finish_fetches();
+  push_tile<S>(c, tile_place<S>(c, ring, group), sum);
 }
 
 /// GEMM 1 ends with all warpgroups in step. Half of them then start GEMM 2 so much later, about
