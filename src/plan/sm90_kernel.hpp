@@ -41,7 +41,11 @@ struct KernelShape {
   constexpr int launch_registers() const {
     return static_cast<int>(kSmRegisters / threads() / 8 * 8);
   }
-  constexpr int loader_registers() const { return math_groups == 2 ? 40 : 64; }
+  /// What the sums and fragments of the tile leave over, in steps that ptxas spills nothing with.
+  constexpr int loader_registers() const {
+    if (math_groups == 4) return 64;
+    return tokens <= 144 ? 72 : tokens <= 160 ? 64 : 56;
+  }
   constexpr int math_registers() const {
     return (launch_registers() + (launch_registers() - loader_registers()) / math_groups) / 8 * 8;
   }

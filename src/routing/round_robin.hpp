@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <type_traits>
 
 #include "base/integers.hpp"
 
@@ -17,24 +19,26 @@ struct Turn {
 
 /// count(r): rows that rank r sends to the expert. `row` is below their sum.
 /// Peels the smallest remaining count off all ranks that still have rows, at most `ranks` times.
-template <class Count>
-constexpr Turn turn_of_row(const Count& count, std::int64_t ranks, std::int64_t row) {
-  std::int64_t dealt = 0;  // rows that every rank still active has dealt so far
+/// Row: any signed integer that holds the sum; a GPU has few registers for wide ones.
+template <class Count, class Row>
+constexpr Turn turn_of_row(const Count& count, std::type_identity_t<Row> ranks, Row row) {
+  Row dealt = 0;  // rows that every rank still active has dealt so far
   for (;;) {
-    std::int64_t active = 0;
-    std::int64_t least = INT64_MAX;
-    for (std::int64_t r = 0; r < ranks; ++r) {
-      if (count(r) <= dealt) continue;
+    Row active = 0;
+    Row least = std::numeric_limits<Row>::max();
+    for (Row r = 0; r < ranks; ++r) {
+      const Row rows = static_cast<Row>(count(r));
+      if (rows <= dealt) continue;
       ++active;
-      least = min64(least, count(r));
+      if (rows < least) least = rows;
     }
     if (active == 0)
       return {-1, -1};  // row beyond the sum: a broken contract, kept out of memory by the caller
-    const std::int64_t rows = (least - dealt) * active;
+    const Row rows = (least - dealt) * active;
     if (row < rows) {
-      std::int64_t turn = row % active;
-      for (std::int64_t r = 0; r < ranks; ++r) {
-        if (count(r) > dealt && turn-- == 0) return {r, dealt + row / active};
+      Row turn = row % active;
+      for (Row r = 0; r < ranks; ++r) {
+        if (static_cast<Row>(count(r)) > dealt && turn-- == 0) return {r, dealt + row / active};
       }
     }
     row -= rows;

@@ -180,6 +180,13 @@ __device__ __forceinline__ int thread_index() {
   return index;
 }
 
+/// The block's index, read anew for the same reason.
+__device__ __forceinline__ int block_index() {
+  int index;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
+  return index;
+}
+
 /// Waits for the next task of the block; any threads. It then stands at task_at() until
 /// release_task(), once per warp.
 __device__ __forceinline__ void wait_for_task(const Context& c, const TaskPlace& place) {

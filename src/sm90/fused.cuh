@@ -56,7 +56,7 @@ template <KernelShape S>
 __device__ __forceinline__ void math_group(const Context& c) {
   math_role<S>(c);
   const bool whole = barrier_b<S>(c);
-  if (whole && blockIdx.x == 0 && threadIdx.x == 0) {
+  if (whole && block_index() == 0 && threadIdx.x == 0) {
     // Every block has read the number of this call; the next call is a later launch.
     c.region<CallState>(GpuRegion::call_state)->call = c.call().number;
   }

@@ -101,7 +101,7 @@ __device__ __forceinline__ void combine(const Context& c, int warp, int warps) {
   const std::int64_t slot_stride = std::int64_t{p.max_tokens} * p.hidden / 8;
   const bool left = c.left();
   constexpr std::uint32_t kNaNPair = 0x7fff7fffu;
-  std::int64_t unit = std::int64_t{warp} * gridDim.x + blockIdx.x;
+  std::int64_t unit = std::int64_t{warp} * gridDim.x + block_index();
   if (unit >= units) return;
   TokenSlots next = token_slots(c, unit / pieces);
   for (; unit < units; unit += stride) {

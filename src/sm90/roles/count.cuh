@@ -15,7 +15,7 @@ __device__ __forceinline__ void for_each_route(const Context& c, Route&& f, Bad&
   const std::int64_t* ids = c.region<std::int64_t>(GpuRegion::expert_ids);
   const std::int64_t slots = std::int64_t{c.call().tokens} * p.top_k;
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < slots;
+  for (std::int64_t i = std::int64_t{block_index()} * blockDim.x + threadIdx.x; i < slots;
        i += stride) {
     const std::int64_t token = i / p.top_k;
     const std::int64_t slot = i % p.top_k;
@@ -141,7 +141,7 @@ __device__ inline void fill_expert_table(const Context& c, int block_rows) {
 /// Zeroes the counters of the next call: nobody uses them between barriers A and B.
 __device__ inline void clear_other_bank(const Context& c) {
   const std::uint32_t other = c.call().bank ^ 1u;
-  const int begin = blockIdx.x * blockDim.x + threadIdx.x;
+  const int begin = block_index() * blockDim.x + threadIdx.x;
   const int stride = gridDim.x * blockDim.x;
   const auto clear = [&](GpuRegion id) {
     std::uint32_t* words = c.region<std::uint32_t>(id, other);
@@ -166,7 +166,7 @@ __device__ inline bool count_phase(const Context& c, int block_rows) {
     GridCounters* grid = c.region<GridCounters>(GpuRegion::grid, c.call().bank);
     ptx::add_release_gpu(&grid->scattered, 1u);
   }
-  if (blockIdx.x == 0) publish_counts(c);
+  if (block_index() == 0) publish_counts(c);
   if (static_cast<int>(threadIdx.x) < p.ranks) {
     wait_for_rank(c, {WaitSignal::barrier_a, threadIdx.x}, BarrierId::a,
                   static_cast<int>(threadIdx.x));

@@ -24,7 +24,9 @@ __device__ __forceinline__ std::uint32_t half2_power(std::uint32_t shift) {
 /// does not round to zero anyway.
 __device__ __forceinline__ std::uint16_t scale_e4m3_pair(std::uint16_t pair, std::uint32_t power) {
   std::uint16_t result;
-  asm("{\n.reg .b32 wide, scaled;\n"
+  // volatile: one after the other, since the dispatch warps have few registers.
+  asm volatile(
+      "{\n.reg .b32 wide, scaled;\n"
       "cvt.rn.f16x2.e4m3x2 wide, %1;\n"
       "mul.rn.f16x2 scaled, wide, %2;\n"
       "cvt.rn.satfinite.e4m3x2.f16x2 %0, scaled;\n}"
@@ -51,9 +53,7 @@ template <KernelShape S>
 __device__ __forceinline__ PoolRow locate_row(const Context& c, int expert, int row) {
   const FusedParams& p = c.params;
   const std::uint32_t* counts = c.in_shared<std::uint32_t>(p.shared.counts);
-  const auto count = [&](std::int64_t r) {
-    return std::int64_t{counts[r * p.experts_per_rank + expert]};
-  };
+  const auto count = [&](int r) { return counts[r * p.experts_per_rank + expert]; };
   const Turn turn = p.ranks == 1 ? Turn{0, row} : turn_of_row(count, p.ranks, row);
   const std::uint32_t* lists = c.region<std::uint32_t>(GpuRegion::source_list);
   const std::uint32_t route =
@@ -89,7 +89,7 @@ __device__ __forceinline__ float pull_weight(const Context& c, const PoolRow& at
 /// Rebases the row in this warp's buffer and stores it in its block tile. Whole warp.
 template <KernelShape S>
 __device__ __forceinline__ void store_row(const Context& c, std::uint32_t buffer,
-                                          const std::uint8_t* scales, const PoolRow& at) {
+                                          std::uint32_t scales, const PoolRow& at) {
   const FusedParams& p = c.params;
   const int lane = threadIdx.x % 32;
   const int padded = p.k_blocks1() * kTileColumns;
@@ -104,7 +104,7 @@ __device__ __forceinline__ void store_row(const Context& c, std::uint32_t buffer
     const int column = i * kGemm1Interval + lane * 16;
     const bool inside = column < p.hidden;
     uint4 v = inside ? ptx::load_shared_16(buffer + column) : uint4{0, 0, 0, 0};
-    const std::uint32_t scale = inside ? scales[column / kScaleGroup] : 0;
+    const std::uint32_t scale = inside ? ptx::load_shared_byte(scales + column / kScaleGroup) : 0;
     const bool half = ((v.x | v.y | v.z | v.w) & 0x7f7f7f7fu) != 0;
     const std::uint32_t halves = __ballot_sync(0xffffffffu, half);
     const bool nonzero = (halves >> (lane & 30) & 3u) != 0;
@@ -135,9 +135,8 @@ __device__ __forceinline__ void pull_row(const Context& c, int warp, std::uint32
                                          const PoolRow& at) {
   const FusedParams& p = c.params;
   const int lane = threadIdx.x % 32;
-  const int begin = p.shared.dispatch + warp * p.shared.dispatch_bytes;
-  const std::uint32_t buffer = c.shared + begin;
-  std::uint8_t* scales = c.in_shared<std::uint8_t>(begin + p.shared.dispatch_scales);
+  const std::uint32_t buffer = c.shared + p.shared.dispatch + warp * p.shared.dispatch_bytes;
+  const std::uint32_t scales = buffer + p.shared.dispatch_scales;
   const std::uint32_t barrier = c.shared + offsetof(SharedFront, dispatch_full) + warp * 8;
   const std::int64_t token = at.token;
   if (lane == 0) {
@@ -149,7 +148,7 @@ __device__ __forceinline__ void pull_row(const Context& c, int warp, std::uint32
   const std::uint8_t* row_scales =
       c.map(c.region<std::uint8_t>(GpuRegion::x_scales), at.source_rank) + token * groups;
 #pragma unroll 1
-  for (int g = lane; g < groups; g += 32) scales[g] = row_scales[g];
+  for (int g = lane; g < groups; g += 32) ptx::store_shared_byte(scales + g, row_scales[g]);
   const float weight = pull_weight(c, at);
   if (lane == 0) {
     std::byte* combine = c.map(c.region<std::byte>(GpuRegion::combine), at.source_rank);
@@ -176,12 +175,11 @@ __device__ __forceinline__ void dispatch_role(const Context& c, int warp) {
   const FusedParams& p = c.params;
   const std::int32_t* first_row = c.in_shared<std::int32_t>(p.shared.first_row);
   const int rows = first_row[p.experts_per_rank];
-  const int stride = static_cast<int>(gridDim.x) * kDispatchWarps;
   int expert = 0;
   std::uint32_t phase = 0;
 #pragma unroll 1
-  for (int row = static_cast<int>(blockIdx.x) + warp * static_cast<int>(gridDim.x); row < rows;
-       row += stride) {
+  for (int row = block_index() + warp * static_cast<int>(gridDim.x); row < rows;
+       row += static_cast<int>(gridDim.x) * kDispatchWarps) {
     while (first_row[expert + 1] <= row) ++expert;
     pull_row<S>(c, warp, phase, locate_row<S>(c, expert, row - first_row[expert]));
     phase ^= 1;

@@ -218,7 +218,7 @@ __device__ __forceinline__ void release_readiness(const Context& c, const TilePl
 /// the thread's own, in pieces of 16 bytes that a warp writes side by side.
 template <KernelShape S>
 __device__ __forceinline__ float4* scratch_of(const Context& c) {
-  return c.params.scratch + std::int64_t{blockIdx.x} * (S.tokens / 16) * S.math_threads() +
+  return c.params.scratch + std::int64_t{block_index()} * (S.tokens / 16) * S.math_threads() +
          thread_index();
 }
 template <KernelShape S>

@@ -90,7 +90,7 @@ __device__ __forceinline__ void weights_loader_role(const Context& c) {
   const std::int64_t tasks = walk.size();
   TaskPlace ring;
   PipelinePlace place;
-  std::int64_t ticket = blockIdx.x;
+  std::int64_t ticket = block_index();
   while (ticket < tasks && !c.left()) {
     const Task task = walk.at(ticket);
     // Asked for now, needed after this task's copies: its latency is hidden.
