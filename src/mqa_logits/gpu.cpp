@@ -165,10 +165,11 @@ void launch(const KernelShape& shape, Params& params, void* stream) {
                                      static_cast<int>(bytes)),
                 "preparing the kernel of the MQA logits (it needs compute capability 9.0)");
   void* arguments[] = {&params};
-  device::check(cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(device::multiprocessors())),
-                                 dim3(kThreads), arguments, static_cast<std::size_t>(bytes),
-                                 static_cast<cudaStream_t>(stream)),
-                "launching the kernel of the MQA logits");
+  device::check(
+      cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(device::multiprocessors())),
+                       dim3(static_cast<unsigned>(shape.threads())), arguments,
+                       static_cast<std::size_t>(bytes), static_cast<cudaStream_t>(stream)),
+      "launching the kernel of the MQA logits");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The warps that feed the math: one streams tiles of keys, three prepare blocks of query rows.
+// The warps that feed the math: one streams tiles of keys, one or two prepare blocks of query rows.
 #pragma once
 
 #include "mqa_logits/sm90/scale_queries.cuh"
@@ -38,7 +38,7 @@ __device__ __forceinline__ void keys_role(const Params& p, SharedMemory<S>& shar
   constexpr int kHalfBytes = S.half_bytes() + kHalfKeys * 4;
   const int lane = threadIdx.x % 32;
   RingPlace<S.stages()> place;
-  Walk walk = Walk::begin<S>(shared);
+  Walk walk = shared.walk;
   for (WalkStep step = next_step<S>(p, walk); step.tiles > 0; step = next_step<S>(p, walk)) {
     // The last key that any row of the block sees.
     const int end = __reduce_max_sync(~0u, static_cast<int>(step.range.end));
@@ -68,7 +68,7 @@ __device__ __forceinline__ void keys_role(const Params& p, SharedMemory<S>& shar
 }
 
 /// Of one logit, outside.
-template <class T>
+template <int kThreads, class T>
 __device__ __forceinline__ void fill(T* begin, T* end, T value, std::uint32_t word, int thread) {
   // Up to the first 16-byte boundary, the middle by 16 bytes, the rest.
   constexpr int kPerStore = 16 / sizeof(T);
@@ -76,37 +76,40 @@ __device__ __forceinline__ void fill(T* begin, T* end, T value, std::uint32_t wo
   T* aligned = reinterpret_cast<T*>((address + 15) / 16 * 16);
   if (aligned > end) aligned = end;
   const std::int64_t stores = (end - aligned) / kPerStore;
-  for (T* at = begin + thread; at < aligned; at += kPrepareThreads) *at = value;
+  for (T* at = begin + thread; at < aligned; at += kThreads) *at = value;
   auto* middle = reinterpret_cast<uint4*>(aligned);
-  for (std::int64_t i = thread; i < stores; i += kPrepareThreads) {
+  for (std::int64_t i = thread; i < stores; i += kThreads) {
     middle[i] = make_uint4(word, word, word, word);
   }
-  for (T* at = aligned + stores * kPerStore + thread; at < end; at += kPrepareThreads) *at = value;
+  for (T* at = aligned + stores * kPerStore + thread; at < end; at += kThreads) *at = value;
 }
 
 /// -infinity in the columns of a row that are outside its range.
+template <int kThreads>
 __device__ __forceinline__ void clean_row(const Params& p, int row, int thread) {
   const KeyRange range = range_of_row(p, row);
   const std::int64_t at = row * p.row_stride;
   if (p.format == MqaLogitFormat::f32) {
     auto* logits = static_cast<std::uint32_t*>(p.logits) + at;
     constexpr std::uint32_t kOutside = 0xFF80'0000u;
-    fill(logits, logits + range.begin, kOutside, kOutside, thread);
-    fill(logits + range.end, logits + p.columns, kOutside, kOutside, thread);
+    fill<kThreads>(logits, logits + range.begin, kOutside, kOutside, thread);
+    fill<kThreads>(logits + range.end, logits + p.columns, kOutside, kOutside, thread);
   } else {
     auto* logits = static_cast<std::uint16_t*>(p.logits) + at;
     constexpr std::uint16_t kOutside = 0xFF80u;
-    fill(logits, logits + range.begin, kOutside, 0xFF80'FF80u, thread);
-    fill(logits + range.end, logits + p.columns, kOutside, 0xFF80'FF80u, thread);
+    fill<kThreads>(logits, logits + range.begin, kOutside, 0xFF80'FF80u, thread);
+    fill<kThreads>(logits + range.end, logits + p.columns, kOutside, 0xFF80'FF80u, thread);
   }
 }
 
 /// The rows that this thread block cleans: every gridDim.x-th, whoever computes them.
+template <int kThreads>
 struct CleanRows {
   int next;
   __device__ __forceinline__ void some(const Params& p, int count, int thread) {
     if (p.outside == MqaOutside::unspecified) return;
-    for (; count > 0 && next < p.rows; --count, next += gridDim.x) clean_row(p, next, thread);
+    for (; count > 0 && next < p.rows; --count, next += gridDim.x)
+      clean_row<kThreads>(p, next, thread);
   }
 };
 
@@ -138,15 +141,34 @@ __device__ __forceinline__ void write_segment(Segment& segment, const WalkStep& 
   }
 }
 
-/// Three warps: q, weights and ranges of a row block into one of two slots, ahead of the math.
+/// Halves of the f32 weights of a row block, which meet twice the dot products, to shared memory;
+/// zeros where there is none. Each thread its columns.
+template <KernelShape S>
+__device__ __forceinline__ void fetch_weights(const Params& p, SharedMemory<S>& shared,
+                                              const RowSpan& rows, int thread) {
+  const auto* weights = static_cast<const float*>(p.weights) + std::int64_t{rows.first} * p.heads;
+#pragma unroll 4
+  for (int column = thread; column < kBlockColumns; column += S.prepare_threads()) {
+    const int row = column / S.heads;
+    const int head = column % S.heads;
+    const bool there = row < rows.count && head < p.heads;
+    shared.scaled_weights[column] = there ? 0.5f * weights[row * p.heads + head] : 0.0f;
+  }
+}
+
+/// One or two warps: q, weights and ranges of a row block into one of two slots, ahead of the math.
+/// What memory is asked for one block is on its way while the block before it is used.
 template <KernelShape S>
 __device__ __forceinline__ void queries_role(const Params& p, SharedMemory<S>& shared) {
-  const int thread = static_cast<int>(threadIdx.x) % 128 - 32;
+  const int thread = static_cast<int>(threadIdx.x) - (kMathWarps + 1) * 32;
   RingPlace<2> place;
-  Walk walk = Walk::begin<S>(shared);
-  CleanRows cleaning{static_cast<int>(blockIdx.x)};
+  Walk walk = shared.walk;
+  CleanRows<S.prepare_threads()> cleaning{static_cast<int>(blockIdx.x)};
   for (;; ++place.count) {
     const WalkStep step = next_step<S>(p, walk);
+    if constexpr (!S.f16()) {
+      if (step.tiles > 0) fetch_weights<S>(p, shared, step.rows, thread);
+    }
     const int slot = place.slot();
     const std::uint32_t full = ptx::shared_address(&shared.q_full[slot]);
     ptx::wait(ptx::shared_address(&shared.q_empty[slot]), place.phase() ^ 1);
@@ -158,19 +180,12 @@ __device__ __forceinline__ void queries_role(const Params& p, SharedMemory<S>& s
     if constexpr (S.f16()) {
       const std::uint32_t raw = ptx::shared_address(&shared.q_raw[slot]);
       if (thread == 0) load_queries<S>(p, shared, slot, step.rows, raw);
-      ptx::wait(raw, place.phase());
-      scale_queries<S>(p, shared, slot, step.rows.first, step.rows.count, thread);
+      scale_queries<S>(p, shared, slot, step.rows.first, step.rows.count, thread, place.phase());
       ptx::fence_async_proxy();
       ptx::barrier_arrive(full);
     } else {
-      const auto* weights = static_cast<const float*>(p.weights);
-      for (int c = thread; c < kBlockColumns; c += kPrepareThreads) {
-        const int row = c / S.heads;
-        const int head = c % S.heads;
-        shared.weights[slot][c] =
-            row < step.rows.count && head < p.heads
-                ? weights[std::int64_t{step.rows.first + row} * p.heads + head]
-                : 0.0f;
+      for (int c = thread; c < kBlockColumns; c += S.prepare_threads()) {
+        shared.weights[slot][c] = shared.scaled_weights[c];
       }
       // The first thread's arrival is that of its copies.
       if (thread == 0) {

@@ -1,7 +1,6 @@
 // The math warpgroups. Keys are the rows of wgmma, query rows times heads its columns, so that the
-// heads of a logit lie along the registers of four lanes. Each warpgroup takes 64 keys of a stage
-// and has two accumulators of 128 columns: while the tensor cores fill one, the warps reduce the
-// other to logits.
+// heads of a logit lie along the registers of four lanes. A step is 64 keys times 128 columns:
+// wgmma, then the heads are reduced to logits, while the tensor cores work for other warpgroups.
 #pragma once
 
 #include "mqa_logits/sm90/loaders.cuh"
@@ -26,31 +25,37 @@ __device__ __forceinline__ void multiply(float (&dots)[64], std::uint32_t keys,
   ptx::wgmma_commit();
 }
 
-/// A thread's weights of one group: f32 for columns 8 j + 2 (lane % 4) and + 1, or both in a word.
+/// A thread's weights of one group, those of columns 8 j + 2 (lane % 4) and + 1 for each j. f16:
+/// both in a word. f32: the first half in registers; for all of them there are too few, and the
+/// shared memory, which feeds wgmma, has time for half.
 template <KernelShape S>
 struct Weights {
-  static constexpr int kWords = S.f16() ? 16 : 32;
-  std::uint32_t words[kWords];
+  static constexpr int kPairs = S.f16() ? 16 : 8;
+  static constexpr int kPairBytes = S.f16() ? 4 : 8;
+  std::uint32_t words[16];
+  std::uint32_t from;
 
   __device__ __forceinline__ void load(const SharedMemory<S>& shared, int slot, int group) {
-    const int lane = threadIdx.x % 4;
-    if constexpr (S.f16()) {
-      const std::uint32_t from =
-          ptx::shared_address(shared.weights[slot]) + group * kGroupColumns * 2 + lane * 4;
+    from = ptx::shared_address(shared.weights[slot]) +
+           (group * kGroupColumns / 2 + threadIdx.x % 4) * kPairBytes;
 #pragma unroll
-      for (int j = 0; j < 16; ++j) {
+    for (int j = 0; j < kPairs; ++j) {
+      if constexpr (S.f16()) {
         asm volatile("ld.shared.u32 %0, [%1];" : "=r"(words[j]) : "r"(from + j * 16) : "memory");
-      }
-    } else {
-      const std::uint32_t from =
-          ptx::shared_address(shared.weights[slot]) + group * kGroupColumns * 4 + lane * 8;
-#pragma unroll
-      for (int j = 0; j < 16; ++j) {
-        const uint2 pair = ptx::load_shared_8(from + j * 32);
-        words[2 * j] = pair.x;
-        words[2 * j + 1] = pair.y;
+      } else {
+        const float2 both = ptx::load_shared_f32x2(from + j * 32);
+        words[2 * j] = __float_as_uint(both.x);
+        words[2 * j + 1] = __float_as_uint(both.y);
       }
     }
+  }
+
+  __device__ __forceinline__ std::uint32_t f16_pair(int j) const {
+    return words[j];
+  }
+  __device__ __forceinline__ float2 f32_pair(int j) const {
+    if (j >= kPairs) return ptx::load_shared_f32x2(from + j * 32);
+    return {__uint_as_float(words[2 * j % 16]), __uint_as_float(words[(2 * j + 1) % 16])};
   }
 };
 
@@ -70,7 +75,7 @@ __device__ __forceinline__ void reduce_heads(const float (&dots)[64], const Weig
         for (int half = 0; half < 2; ++half) {
           const std::uint32_t dot =
               ptx::relu_to_f16x2(dots[4 * j + 2 * half], dots[4 * j + 2 * half + 1]);
-          pairs[half] = ptx::fma_f16x2(dot, weights.words[j], pairs[half]);
+          pairs[half] = ptx::fma_f16x2(dot, weights.f16_pair(j), pairs[half]);
         }
       }
 #pragma unroll
@@ -82,11 +87,11 @@ __device__ __forceinline__ void reduce_heads(const float (&dots)[64], const Weig
       sums[row][0] = sums[row][1] = 0.0f;
 #pragma unroll
       for (int j = row * kOctets; j < (row + 1) * kOctets; ++j) {
+        const float2 weight = weights.f32_pair(j);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          sums[row][i / 2] =
-              __fmaf_rn(ptx::relu(dots[4 * j + i]), __uint_as_float(weights.words[2 * j + i % 2]),
-                        sums[row][i / 2]);
+          sums[row][i / 2] = __fmaf_rn(ptx::twice_relu(dots[4 * j + i]),
+                                       i % 2 == 0 ? weight.x : weight.y, sums[row][i / 2]);
         }
       }
     }
@@ -114,60 +119,58 @@ __device__ __forceinline__ void reduce_lanes(const float (&sums)[S.group_rows()]
   }
 }
 
-/// A thread's place in the results of a group: the rows it stores, and their ranges.
+/// The range of a row, and what its factor is.
+struct RowResult {
+  int begin;
+  int length;
+  float factor;  ///< f16 weights
+};
+
+/// A thread's place in the results of a group: every other row of it.
 template <KernelShape S>
 struct Results {
   static constexpr int kRows = S.group_rows() / 2;
-  std::int64_t at;  ///< value of its first row's column 0
-  int begins[kRows];
-  int lengths[kRows];
-  float factors[kRows];
+  /// More do not fit the registers, and are read again for each tile.
+  static constexpr bool kInRegisters = kRows == 1;
+  std::byte* place;  ///< its first row's column 0
+  const Segment* segment;
+  int first;  ///< of its rows, in the segment
+  RowResult rows[kInRegisters ? kRows : 1];
 
-  __device__ __forceinline__ void load(const Params& p, const Segment& segment, int group) {
-    const int first = group * S.group_rows() + (threadIdx.x & 2) / 2;
-    at = (segment.first_row + first) * p.row_stride;
+  __device__ __forceinline__ RowResult read(int row) const {
+    const int at = first + 2 * row;
+    return {segment->begins[at], segment->ends[at] - segment->begins[at],
+            S.f16() ? segment->factors[at] : 1.0f};
+  }
+
+  __device__ __forceinline__ void load(const Params& p, const Segment& from, int group) {
+    segment = &from;
+    first = group * S.group_rows() + (threadIdx.x & 2) / 2;
+    const std::int64_t at = (from.first_row + first) * p.row_stride;
+    place = static_cast<std::byte*>(p.logits) + at * logit_bytes(p.format);
+    if constexpr (kInRegisters) {
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      begins[r] = segment.begins[first + 2 * r];
-      lengths[r] = segment.ends[first + 2 * r] - begins[r];
-      if constexpr (S.f16()) factors[r] = segment.factors[first + 2 * r];
+      for (int r = 0; r < kRows; ++r) rows[r] = read(r);
     }
   }
 
   __device__ __forceinline__ void store(const Params& p, const float (&totals)[kRows], int key,
                                         float scale) const {
+    const bool f32 = p.format == MqaLogitFormat::f32;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      if (static_cast<unsigned>(key - begins[r]) >= static_cast<unsigned>(lengths[r])) continue;
-      const float logit = (S.f16() ? totals[r] * factors[r] : totals[r]) * scale;
-      const std::int64_t place = at + 2 * r * p.row_stride + key;
-      if (p.format == MqaLogitFormat::f32) {
-        static_cast<float*>(p.logits)[place] = logit;
-      } else {
-        static_cast<__nv_bfloat16*>(p.logits)[place] = __float2bfloat16_rn(logit);
+      const RowResult row = kInRegisters ? rows[kInRegisters ? r : 0] : read(r);
+      const bool inside =
+          static_cast<unsigned>(key - row.begin) < static_cast<unsigned>(row.length);
+      const float logit = (S.f16() ? totals[r] * row.factor : totals[r]) * scale;
+      const std::int64_t at = 2 * r * p.row_stride + key;
+      if (inside && f32) reinterpret_cast<float*>(place)[at] = logit;
+      if (inside && !f32) {
+        reinterpret_cast<__nv_bfloat16*>(place)[at] = __float2bfloat16_rn(logit);
       }
     }
   }
 };
-
-/// One of the two accumulators, and what belongs to the step that it holds.
-template <KernelShape S>
-struct Step {
-  float dots[64];
-  Weights<S> weights;
-  Results<S> results;
-};
-
-/// Reduces a finished step and stores its logits. `key` and `scale` are this thread's.
-template <KernelShape S>
-__device__ __forceinline__ void finish(const Params& p, Step<S>& step, int key, float scale) {
-  pin(step.dots);
-  float sums[S.group_rows()][2];
-  float totals[S.group_rows() / 2];
-  reduce_heads<S>(step.dots, step.weights, sums);
-  reduce_lanes<S>(sums, totals);
-  step.results.store(p, totals, key, scale);
-}
 
 /// One warp is done with what `barrier` guards.
 __device__ __forceinline__ void release(std::uint64_t& barrier) {
@@ -175,94 +178,72 @@ __device__ __forceinline__ void release(std::uint64_t& barrier) {
   if (threadIdx.x % 32 == 0) ptx::barrier_arrive(ptx::shared_address(&barrier));
 }
 
-/// Where a warpgroup is: a tile of a segment, and the ring slots of both.
-template <KernelShape S>
-struct Cursor {
-  RingPlace<S.stages()> tile;
-  RingPlace<2> segment;
-  int left;    ///< tiles of the segment, with this one
-  int key;     ///< this thread's in the tile
-  int groups;  ///< of the segment
+/// A warpgroup's half of the keys of each tile, and its group of the columns. Told by a shuffle, so
+/// that the compiler sees that warps do not diverge.
+struct MathPlace {
+  int half;
+  int group;
+  int key;  ///< this thread's, of the tile
 
-  __device__ __forceinline__ static int key_in_tile() {
+  __device__ __forceinline__ static MathPlace here() {
+    const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 128), 0);
     const int lane = threadIdx.x % 32;
-    return static_cast<int>(threadIdx.x) / 32 * 16 + lane / 4 + lane % 2 * 8;
-  }
-
-  /// Waits for the segment of this place and enters it. False: it is the end.
-  __device__ __forceinline__ bool enter(SharedMemory<S>& shared) {
-    ptx::wait(ptx::shared_address(&shared.q_full[segment.slot()]), segment.phase());
-    const Segment& it = shared.segments[segment.slot()];
-    left = it.tiles;
-    key = it.first_key + key_in_tile();
-    groups = it.groups;
-    return left > 0;
-  }
-  __device__ __forceinline__ void wait_for_tile(SharedMemory<S>& shared) const {
-    ptx::wait(ptx::shared_address(&shared.kv_full[tile.slot()]), tile.phase());
-  }
-  __device__ __forceinline__ void advance(int tiles) {
-    tile.count += tiles;
-    left -= tiles;
-    key += tiles * kStageKeys;
-  }
-  __device__ __forceinline__ float scale(const SharedMemory<S>& shared) const {
-    return shared.scales[tile.slot()][key_in_tile()];
+    const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
+    return {warpgroup / 2, warpgroup % 2,
+            warpgroup / 2 * kHalfKeys + warp * 16 + lane / 4 + lane % 2 * 8};
   }
 };
 
+/// 64 keys times 128 columns, to logits. `queries`: the group's columns in shared memory.
 template <KernelShape S>
-__device__ __forceinline__ void load_step(const Params& p, const SharedMemory<S>& shared,
-                                          const Cursor<S>& at, int group, Step<S>& step) {
-  const int slot = at.segment.slot();
-  step.weights.load(shared, slot, group);
-  step.results.load(p, shared.segments[slot], group);
+__device__ __forceinline__ void run_step(const Params& p, SharedMemory<S>& shared,
+                                         const MathPlace& here, int stage, std::uint32_t queries,
+                                         const Weights<S>& weights, const Results<S>& results,
+                                         int key) {
+  float dots[64];
+  multiply<S>(dots, ptx::shared_address(&shared.kv[stage][here.half * S.half_bytes()]), queries);
+  const float scale = shared.scales[stage][here.key];
+  ptx::wgmma_wait<0>();
+  release(shared.kv_empty[stage]);
+  pin(dots);
+  float sums[S.group_rows()][2];
+  float totals[S.group_rows() / 2];
+  reduce_heads<S>(dots, weights, sums);
+  reduce_lanes<S>(sums, totals);
+  results.store(p, totals, key, scale);
 }
 
-template <KernelShape S>
-__device__ __forceinline__ void start_step(SharedMemory<S>& shared, const Cursor<S>& at, int group,
-                                           Step<S>& step) {
-  // Told by a shuffle, so that the compiler sees that warps do not diverge here.
-  const int half = __shfl_sync(~0u, static_cast<int>(threadIdx.x / 128), 0);
-  multiply<S>(step.dots, ptx::shared_address(&shared.kv[at.tile.slot()][half * S.half_bytes()]),
-              ptx::shared_address(&shared.q[at.segment.slot()][group * S.group_bytes()]));
-}
-
-/// Two steps a round: both groups of a tile, or two tiles of a segment that has one group. The
-/// first is reduced while the second is in the tensor cores, the second while the other warpgroup's
-/// are.
+/// All tiles of all segments. Where a segment has one group of columns, the two warpgroups of a
+/// half take every other tile.
 template <KernelShape S>
 __device__ __forceinline__ void math_role(const Params& p, SharedMemory<S>& shared) {
-  Step<S> first;
-  Step<S> second;
-  Cursor<S> at{};
-  while (at.enter(shared)) {
-    load_step<S>(p, shared, at, 0, first);
-    load_step<S>(p, shared, at, at.groups - 1, second);
+  const MathPlace here = MathPlace::here();
+  Weights<S> weights;
+  Results<S> results;
+  RingPlace<S.stages()> tile;
+  for (RingPlace<2> place;; ++place.count) {
+    const int slot = place.slot();
+    ptx::wait(ptx::shared_address(&shared.q_full[slot]), place.phase());
+    const Segment& segment = shared.segments[slot];
+    const int tiles = __shfl_sync(~0u, segment.tiles, 0);
+    if (tiles == 0) return;
+    const bool whole = __shfl_sync(~0u, segment.groups, 0) == 2;
+    const int group = whole ? here.group : 0;
+    int key = segment.first_key + here.key;
+    weights.load(shared, slot, group);
+    results.load(p, segment, group);
+    const std::uint32_t queries = ptx::shared_address(&shared.q[slot][group * S.group_bytes()]);
 #pragma unroll 1
-    while (at.left > 0) {
-      at.wait_for_tile(shared);
-      start_step<S>(shared, at, 0, first);
-      Cursor<S> other = at;
-      const bool apart = at.groups == 1 && at.left > 1;
-      if (apart) {
-        other.advance(1);
-        other.wait_for_tile(shared);
+    for (int t = 0; t < tiles; ++t, ++tile.count, key += kStageKeys) {
+      const int stage = tile.slot();
+      ptx::wait(ptx::shared_address(&shared.kv_full[stage]), tile.phase());
+      if (whole || t % 2 == here.group) {
+        run_step<S>(p, shared, here, stage, queries, weights, results, key);
+      } else {
+        release(shared.kv_empty[stage]);
       }
-      start_step<S>(shared, other, at.groups - 1, second);
-      const float scale = at.scale(shared);
-      const float other_scale = other.scale(shared);
-      ptx::wgmma_wait<1>();
-      finish<S>(p, first, at.key, scale);
-      ptx::wgmma_wait<0>();
-      if (apart) release(shared.kv_empty[at.tile.slot()]);
-      release(shared.kv_empty[other.tile.slot()]);
-      // One group and an odd number of tiles: the last second step repeated the first, for nothing.
-      if (at.groups == 2 || apart) finish<S>(p, second, other.key, other_scale);
-      at.advance(apart ? 2 : 1);
     }
-    release(shared.q_empty[at.segment.slot()]);
-    ++at.segment.count;
+    release(shared.q_empty[slot]);
   }
 }
 

@@ -17,11 +17,14 @@ namespace megamoe::mqa {
 inline constexpr int kGroupColumns = 128;
 /// A block of query rows is two groups.
 inline constexpr int kBlockColumns = 2 * kGroupColumns;
-/// Keys of a stage: 64 for each of the two math warpgroups.
+/// Keys of a stage: two halves of what a wgmma takes.
 inline constexpr int kStageKeys = 128;
 inline constexpr int kHalfKeys = 64;
-inline constexpr int kMathGroups = 2;
-inline constexpr int kThreads = (kMathGroups + 1) * 128;
+/// Math warpgroups: one for each half of the keys and each group of the columns. Four, since the
+/// tensor cores fill the accumulators of some while the others reduce theirs.
+inline constexpr int kMathGroups = 4;
+inline constexpr int kMathWarps = kMathGroups * 4;
+inline constexpr int kMaxWarps = kMathWarps + 3;
 
 /// Where the dense and the paged form differ is told by `block_table`.
 struct Params {
@@ -60,10 +63,14 @@ struct KernelShape {
   constexpr int group_bytes() const { return kGroupColumns * head_dim; }
   constexpr int query_bytes() const { return kBlockColumns * head_dim; }
   constexpr int half_bytes() const { return kHalfKeys * head_dim; }
-  /// Registers of a thread of each warpgroup: 504 for the three together. Scaling q for f16 weights
-  /// takes more than loading it.
-  constexpr int math_registers() const { return f16() ? 208 : 224; }
-  constexpr int loader_registers() const { return f16() ? 88 : 56; }
+  /// Entering a row block takes about as long as so many tiles, and more when q is scaled.
+  constexpr int entry_cost() const { return f16() ? 5 : 2; }
+  /// Warps that prepare query rows. Scaling q for f16 weights takes more than loading it; but f32
+  /// weights take 112 registers of a thread, and with one warp more a thread would get 104.
+  constexpr int prepare_warps() const { return f16() ? 2 : 1; }
+  constexpr int prepare_threads() const { return prepare_warps() * 32; }
+  /// With the warp that streams keys.
+  constexpr int threads() const { return (kMathWarps + 1 + prepare_warps()) * 32; }
 };
 
 /// What the math warps need to know about a block of rows.
@@ -77,19 +84,24 @@ struct Segment {
   float factors[16];  ///< f16 weights: what their scaling left out
 };
 
+/// Where a thread block is in its part of the line of tiles (walk.cuh).
+struct Walk {
+  std::int64_t left;    ///< of the part
+  std::int32_t block;   ///< of rows
+  std::int32_t offset;  ///< in the block's piece of the line
+};
+
 /// Offsets in shared memory.
 template <KernelShape S>
 struct SharedMemory {
   alignas(1024) std::byte q[2][S.query_bytes()];
-  alignas(1024) std::byte kv[S.stages()][kMathGroups * S.half_bytes()];
+  alignas(1024) std::byte kv[S.stages()][2 * S.half_bytes()];
   alignas(128) float scales[S.stages()][kStageKeys];
   alignas(16) float weights[2][kBlockColumns];  ///< f32, or f16 in the first half
-  float scaled_weights[kBlockColumns];          ///< f16: on their way
+  float scaled_weights[kBlockColumns];          ///< of the next block, on their way
   Segment segments[2];
-  std::int64_t warp_sums[kThreads / 32];
-  std::int64_t tiles;       ///< of this thread block
-  std::int64_t first_tile;  ///< in first_block
-  std::int32_t first_block;
+  std::int64_t warp_sums[kMaxWarps];
+  Walk walk;  ///< where this thread block begins
   std::uint64_t kv_full[S.stages()];
   std::uint64_t kv_empty[S.stages()];
   std::uint64_t q_raw[2];

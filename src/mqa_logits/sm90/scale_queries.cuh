@@ -11,10 +11,10 @@
 
 namespace megamoe::mqa {
 
-inline constexpr int kPrepareThreads = 96;
 inline constexpr int kPrepareBarrier = 1;
 
-/// Below 65,504 by more than rounding q to the scaled E4M3 can add: 128 times 2^-10 times 448.
+/// Below 65,504 by 6 %: rounding q to the scaled E4M3 adds at most 128 * 2^-10 * 448, and rounding
+/// the sum of |q| to f16 hides less than 1 %.
 inline constexpr float kLargestDot = 61440.0f;
 
 /// The least t with 2^t > value; value is positive, finite and normal.
@@ -26,13 +26,11 @@ __device__ __forceinline__ float power_of_two(int exponent) {
   return __uint_as_float(static_cast<std::uint32_t>(exponent + 127) << 23);
 }
 
-/// Sum of the magnitudes of four E4M3 values.
-__device__ __forceinline__ float sum_of_magnitudes(std::uint32_t word) {
+/// sum += the magnitudes of four E4M3 values, two in each half.
+__device__ __forceinline__ std::uint32_t add_magnitudes(std::uint32_t sum, std::uint32_t word) {
   const std::uint32_t magnitudes = word & 0x7F7F7F7Fu;
-  const float2 low = ptx::to_floats(ptx::e4m3x2_to_f16x2(static_cast<std::uint16_t>(magnitudes)));
-  const float2 high =
-      ptx::to_floats(ptx::e4m3x2_to_f16x2(static_cast<std::uint16_t>(magnitudes >> 16)));
-  return (low.x + low.y) + (high.x + high.y);
+  sum = ptx::add_f16x2(sum, ptx::e4m3x2_to_f16x2(static_cast<std::uint16_t>(magnitudes)));
+  return ptx::add_f16x2(sum, ptx::e4m3x2_to_f16x2(static_cast<std::uint16_t>(magnitudes >> 16)));
 }
 
 /// Four E4M3 values times a power of two in both halves of `factor`: exact in f16, then to nearest.
@@ -46,16 +44,28 @@ __device__ __forceinline__ std::uint32_t scale_word(std::uint32_t word, std::uin
 
 /// Scales one head in shared memory; the power of two that it lost is the result. The swizzle only
 /// permutes the row's 16-byte pieces; threads begin at different ones to keep off each other's
-/// banks.
+/// banks. The sums are rounded to f16: by less than 1 %.
 template <KernelShape S>
 __device__ __forceinline__ int scale_head(std::uint32_t row, int thread) {
   constexpr int kPieces = S.head_dim / 16;
-  float sum = 0;
-#pragma unroll 2
+  uint4 pieces[kPieces];
+  std::uint32_t sums[4] = {0, 0, 0, 0};
+#pragma unroll
   for (int i = 0; i < kPieces; ++i) {
-    const uint4 v = ptx::load_shared_16(row + (i + thread) % kPieces * 16);
-    sum += (sum_of_magnitudes(v.x) + sum_of_magnitudes(v.y)) +
-           (sum_of_magnitudes(v.z) + sum_of_magnitudes(v.w));
+    pieces[i] = ptx::load_shared_16(row + (i + thread) % kPieces * 16);
+  }
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    sums[0] = add_magnitudes(sums[0], pieces[i].x);
+    sums[1] = add_magnitudes(sums[1], pieces[i].y);
+    sums[2] = add_magnitudes(sums[2], pieces[i].z);
+    sums[3] = add_magnitudes(sums[3], pieces[i].w);
+  }
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 pair = ptx::to_floats(sums[i]);
+    sum += pair.x + pair.y;
   }
   if (sum == 0) return 0;
   // NaN keeps its head finite in the bound.
@@ -65,12 +75,12 @@ __device__ __forceinline__ int scale_head(std::uint32_t row, int thread) {
   if (lost < -14) lost = -14;
   const std::uint32_t half = static_cast<std::uint32_t>(15 - lost) << 10;
   const std::uint32_t factor = half | half << 16;
-#pragma unroll 2
+#pragma unroll
   for (int i = 0; i < kPieces; ++i) {
-    const std::uint32_t at = row + (i + thread) % kPieces * 16;
-    const uint4 v = ptx::load_shared_16(at);
-    ptx::store_shared_16(at, make_uint4(scale_word(v.x, factor), scale_word(v.y, factor),
-                                        scale_word(v.z, factor), scale_word(v.w, factor)));
+    const uint4 v = pieces[i];
+    ptx::store_shared_16(row + (i + thread) % kPieces * 16,
+                         make_uint4(scale_word(v.x, factor), scale_word(v.y, factor),
+                                    scale_word(v.z, factor), scale_word(v.w, factor)));
   }
   return lost;
 }
@@ -95,28 +105,51 @@ __device__ __forceinline__ void scale_weights(SharedMemory<S>& shared, int slot,
   if (lane == 0) shared.segments[slot].factors[row] = power_of_two(exponent);
 }
 
-/// Three warps. Returns when the slot's q and weights are what the math needs, for this thread's
-/// part of them.
+/// Rows that are not there: what stands in their columns of q may be of an earlier block.
+template <KernelShape S>
+__device__ __forceinline__ void clear_weights(SharedMemory<S>& shared, int slot, int row,
+                                              int lane) {
+  auto* to = reinterpret_cast<std::uint16_t*>(shared.weights[slot]) + row * S.heads;
+  for (int h = lane; h < S.heads; h += 32) to[h] = 0;
+  if (lane == 0) shared.segments[slot].factors[row] = 1;
+}
+
+/// The warps that prepare. Returns when the slot's q, which is on its way to the phase of `q_raw`,
+/// and weights are what the math needs, for this thread's part of them.
 template <KernelShape S>
 __device__ __forceinline__ void scale_queries(const Params& p, SharedMemory<S>& shared, int slot,
-                                              int first_row, int rows, int thread) {
+                                              int first_row, int rows, int thread,
+                                              std::uint32_t phase) {
+  constexpr int kCount = kBlockColumns / S.prepare_threads();
   const auto* weights = static_cast<const std::uint16_t*>(p.weights);
   const std::uint32_t q = ptx::shared_address(shared.q[slot]);
-  for (int c = thread; c < kBlockColumns; c += kPrepareThreads) {
-    const int row = c / S.heads;
-    const int head = c % S.heads;
-    float weight = 0;
-    if (row < rows && head < p.heads) {
-      const std::uint16_t bits = weights[std::int64_t{first_row + row} * p.heads + head];
-      const int lost = scale_head<S>(q + c * S.head_dim, thread);
-      weight = ptx::to_floats(bits).x * power_of_two(lost);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const int column = thread + i * S.prepare_threads();
+    const int row = column / S.heads;
+    const int head = column % S.heads;
+    const bool there = row < rows && head < p.heads;
+    const std::uint32_t bits = there ? weights[std::int64_t{first_row + row} * p.heads + head] : 0u;
+    shared.scaled_weights[column] = ptx::to_floats(bits).x;
+  }
+  ptx::wait(ptx::shared_address(&shared.q_raw[slot]), phase);
+#pragma unroll 1
+  for (int i = 0; i < kCount; ++i) {
+    const int column = thread + i * S.prepare_threads();
+    if (column / S.heads >= rows) break;
+    const int lost = scale_head<S>(q + column * S.head_dim, thread);
+    shared.scaled_weights[column] *= power_of_two(lost);
+  }
+  ptx::named_barrier(kPrepareBarrier, S.prepare_threads());
+  for (int row = thread / 32; row < S.block_rows(); row += S.prepare_warps()) {
+    if (row < rows) {
+      scale_weights<S>(shared, slot, row, thread % 32);
+    } else {
+      clear_weights<S>(shared, slot, row, thread % 32);
     }
-    shared.scaled_weights[c] = weight;
   }
-  ptx::named_barrier(kPrepareBarrier, kPrepareThreads);
-  for (int row = thread / 32; row < S.block_rows(); row += kPrepareThreads / 32) {
-    scale_weights<S>(shared, slot, row, thread % 32);
-  }
+  // The next block's weights go where these were.
+  ptx::named_barrier(kPrepareBarrier, S.prepare_threads());
 }
 
 }  // namespace megamoe::mqa

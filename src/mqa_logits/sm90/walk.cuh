@@ -1,6 +1,7 @@
 // Which keys a block of rows sees, and which tiles a thread block computes: all tiles of all row
-// blocks stand in one line, and every thread block takes an equal part of it. So causal ranges,
-// ragged contexts and few rows with many keys all keep the whole device busy.
+// blocks stand in one line, each block after a gap for what entering it costs, and every thread
+// block takes an equal part of the line. So causal ranges, ragged contexts and few rows with many
+// keys all keep the whole device busy.
 #pragma once
 
 #include <climits>
@@ -43,19 +44,27 @@ __device__ __forceinline__ TileSpan tiles_of(int begin, int end) {
   return {first, static_cast<int>(ceil_div(std::int64_t{end} - first, kStageKeys))};
 }
 
-/// One thread alone.
+/// What a row block costs, in tiles: entering it takes some time too.
 template <KernelShape S>
-__device__ __forceinline__ int count_tiles(const Params& p, int block) {
+__device__ __forceinline__ int cost_of(int tiles) {
+  return tiles == 0 ? 0 : tiles + S.entry_cost();
+}
+
+/// One thread alone. All loads are in flight before the first is needed.
+template <KernelShape S>
+__device__ __forceinline__ int count_cost(const Params& p, int block) {
   const RowSpan rows = rows_of_block<S>(p, block);
   int begin = INT_MAX;
   int end = 0;
-  for (int r = 0; r < rows.count; ++r) {
-    const KeyRange range = range_of_row(p, rows.first + r);
-    if (range.begin == range.end) continue;
-    begin = min(begin, static_cast<int>(range.begin));
+#pragma unroll
+  for (int r = 0; r < S.block_rows(); ++r) {
+    // The last row stands in for those that are not there.
+    const KeyRange range = range_of_row(p, rows.first + min(r, rows.count - 1));
+    const bool some = range.begin < range.end;
+    begin = min(begin, some ? static_cast<int>(range.begin) : INT_MAX);
     end = max(end, static_cast<int>(range.end));
   }
-  return tiles_of(begin, end).tiles;
+  return cost_of<S>(tiles_of(begin, end).tiles);
 }
 
 /// The part of [0, total) that this thread block takes.
@@ -63,24 +72,24 @@ __device__ __forceinline__ Share share_of_block(std::int64_t total) {
   return share_of(total, blockIdx.x, gridDim.x);
 }
 
-/// All threads: finds this thread block's first tile. Each thread counts a run of row blocks.
+/// All threads: finds where this thread block's part begins. Each thread counts a run of row
+/// blocks.
 template <KernelShape S>
 __device__ __forceinline__ void find_share(const Params& p, SharedMemory<S>& shared) {
   if (p.block_table == nullptr && p.begins == nullptr && p.ends == nullptr) {
-    const int tiles = tiles_of(0, p.columns).tiles;
-    const Share share = share_of_block(std::int64_t{tiles} * p.row_blocks);
+    const int cost = cost_of<S>(tiles_of(0, p.columns).tiles);
+    const Share share = share_of_block(std::int64_t{cost} * p.row_blocks);
     if (threadIdx.x == 0) {
-      shared.tiles = share.end - share.begin;
-      shared.first_block = static_cast<int>(share.begin / tiles);
-      shared.first_tile = share.begin % tiles;
+      shared.walk = {share.end - share.begin, static_cast<int>(share.begin / cost),
+                     static_cast<int>(share.begin % cost)};
     }
     __syncthreads();
     return;
   }
   const int thread = threadIdx.x;
-  const Share mine = share_of(p.row_blocks, thread, kThreads);
+  const Share mine = share_of(p.row_blocks, thread, S.threads());
   std::int64_t own = 0;
-  for (auto b = mine.begin; b < mine.end; ++b) own += count_tiles<S>(p, static_cast<int>(b));
+  for (auto b = mine.begin; b < mine.end; ++b) own += count_cost<S>(p, static_cast<int>(b));
   std::int64_t before = own;
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) {
@@ -88,44 +97,30 @@ __device__ __forceinline__ void find_share(const Params& p, SharedMemory<S>& sha
     if (thread % 32 >= step) before += other;
   }
   if (thread % 32 == 31) shared.warp_sums[thread / 32] = before;
-  if (thread == 0) shared.tiles = 0;
+  if (thread == 0) shared.walk = {0, 0, 0};
   __syncthreads();
   std::int64_t total = 0;
   before -= own;
-  for (int w = 0; w < kThreads / 32; ++w) {
+  for (int w = 0; w < S.threads() / 32; ++w) {
     if (w < thread / 32) before += shared.warp_sums[w];
     total += shared.warp_sums[w];
   }
   const Share share = share_of_block(total);
-  // The one thread in whose run the share begins.
+  // The one thread in whose run the part begins.
   if (share.begin < share.end && share.begin >= before && share.begin < before + own) {
     auto b = mine.begin;
-    std::int64_t left = share.begin - before;
+    std::int64_t offset = share.begin - before;
     for (;; ++b) {
-      const int tiles = count_tiles<S>(p, static_cast<int>(b));
-      if (left < tiles) break;
-      left -= tiles;
+      const int cost = count_cost<S>(p, static_cast<int>(b));
+      if (offset < cost) break;
+      offset -= cost;
     }
-    shared.tiles = share.end - share.begin;
-    shared.first_block = static_cast<int>(b);
-    shared.first_tile = left;
+    shared.walk = {share.end - share.begin, static_cast<int>(b), static_cast<int>(offset)};
   }
   __syncthreads();
 }
 
-/// A walk over the segments of a thread block: the tiles that it has of one row block. All lanes of
-/// a warp.
-struct Walk {
-  std::int64_t left;  ///< tiles
-  int block;
-  int tile;  ///< of the block, the next
-
-  template <KernelShape S>
-  __device__ static Walk begin(const SharedMemory<S>& shared) {
-    return {shared.tiles, shared.first_block, static_cast<int>(shared.first_tile)};
-  }
-};
-
+/// A segment: the tiles that a thread block has of one row block.
 struct WalkStep {
   RowSpan rows;
   KeyRange range;  ///< of the lane's row; empty where there is none
@@ -133,6 +128,7 @@ struct WalkStep {
   int tiles;  ///< 0: the end
 };
 
+/// The next segment. All lanes of a warp.
 template <KernelShape S>
 __device__ __forceinline__ WalkStep next_step(const Params& p, Walk& walk) {
   WalkStep step{};
@@ -145,16 +141,15 @@ __device__ __forceinline__ WalkStep next_step(const Params& p, Walk& walk) {
     const int begin = __reduce_min_sync(~0u, some ? static_cast<int>(step.range.begin) : INT_MAX);
     const int end = __reduce_max_sync(~0u, static_cast<int>(step.range.end));
     const TileSpan span = tiles_of(begin, end);
-    if (walk.tile < span.tiles) {
-      step.first_key = span.first_key + walk.tile * kStageKeys;
-      step.tiles = static_cast<int>(min64(walk.left, span.tiles - walk.tile));
-      walk.left -= step.tiles;
-      ++walk.block;
-      walk.tile = 0;
-      return step;
-    }
-    ++walk.block;
-    walk.tile = 0;
+    const auto part =
+        static_cast<int>(min64(walk.left, max64(cost_of<S>(span.tiles) - walk.offset, 0)));
+    const int first = max(walk.offset - S.entry_cost(), 0);
+    const int last = max(walk.offset + part - S.entry_cost(), 0);
+    walk = {walk.left - part, walk.block + 1, 0};
+    if (first >= last) continue;
+    step.first_key = span.first_key + first * kStageKeys;
+    step.tiles = last - first;
+    return step;
   }
   return step;
 }
