@@ -290,6 +290,103 @@ megamoe_status megamoe_layer_report(const megamoe_layer* layer, megamoe_report* 
 
 void megamoe_layer_destroy(megamoe_layer* layer);
 
+// FP8 MQA logits, the kernel beside the layer: megamoe/mqa_logits.hpp has the contract.
+
+typedef struct megamoe_mqa megamoe_mqa;
+
+/// As megamoe::MqaFormat, MqaWeightFormat, MqaLogitFormat, MqaOutside and MqaContextLengths.
+typedef enum megamoe_mqa_format { MEGAMOE_MQA_E4M3, MEGAMOE_MQA_E2M1 } megamoe_mqa_format;
+typedef enum megamoe_mqa_weights {
+  MEGAMOE_MQA_WEIGHTS_F32,
+  MEGAMOE_MQA_WEIGHTS_F16
+} megamoe_mqa_weights;
+typedef enum megamoe_mqa_logits {
+  MEGAMOE_MQA_LOGITS_F32,
+  MEGAMOE_MQA_LOGITS_BF16
+} megamoe_mqa_logits;
+typedef enum megamoe_mqa_outside {
+  MEGAMOE_MQA_UNSPECIFIED,
+  MEGAMOE_MQA_MINUS_INFINITY
+} megamoe_mqa_outside;
+typedef enum megamoe_mqa_lengths {
+  MEGAMOE_MQA_PER_SEQUENCE,
+  MEGAMOE_MQA_PER_ROW
+} megamoe_mqa_lengths;
+
+/// As megamoe::MqaQueries.
+typedef struct megamoe_mqa_queries {
+  int64_t rows;
+  int64_t heads;
+  int64_t head_dim;
+  const void* q;
+  megamoe_mqa_format format;
+  const void* weights;
+  megamoe_mqa_weights weight_format;
+} megamoe_mqa_queries;
+
+/// As megamoe::MqaLogitsInput.
+typedef struct megamoe_mqa_input {
+  megamoe_mqa_queries queries;
+  int64_t keys;
+  const void* kv;
+  megamoe_mqa_format kv_format;
+  const float* kv_scales;
+  const int32_t* begins;
+  const int32_t* ends;
+} megamoe_mqa_input;
+
+/// As megamoe::PagedMqaLogitsInput.
+typedef struct megamoe_mqa_paged_input {
+  megamoe_mqa_queries queries;
+  int64_t sequences;
+  int64_t next_n;
+  const void* cache;
+  megamoe_mqa_format cache_format;
+  int64_t blocks;
+  const int32_t* context_lengths;
+  megamoe_mqa_lengths lengths;
+  const int32_t* block_table;
+  int64_t max_blocks;
+  int64_t max_context;
+} megamoe_mqa_paged_input;
+
+/// As megamoe::MqaLogitsOutput.
+typedef struct megamoe_mqa_output {
+  void* logits;
+  megamoe_mqa_logits format;
+  int64_t row_stride;
+  megamoe_mqa_outside outside;
+} megamoe_mqa_output;
+
+/// Threads for calls on the CPU. 0 workers: as many as there are usable processors.
+megamoe_status megamoe_mqa_create(int64_t workers, megamoe_instruction_set instruction_set,
+                                  megamoe_mqa** mqa);
+void megamoe_mqa_destroy(megamoe_mqa* mqa);
+
+megamoe_status megamoe_mqa_run(megamoe_mqa* mqa, const megamoe_mqa_input* input,
+                               const megamoe_mqa_output* output);
+megamoe_status megamoe_mqa_run_paged(megamoe_mqa* mqa, const megamoe_mqa_paged_input* input,
+                                     const megamoe_mqa_output* output);
+
+/// Called for each chunk of rows, in order, with the `user` of the call.
+typedef void (*megamoe_mqa_consumer)(void* user, int64_t first_row, int64_t rows);
+
+/// All rows through the buffer of `buffer_bytes` at output->logits.
+megamoe_status megamoe_mqa_run_in_chunks(megamoe_mqa* mqa, const megamoe_mqa_input* input,
+                                         const megamoe_mqa_output* output, int64_t buffer_bytes,
+                                         megamoe_mqa_consumer consumer, void* user);
+
+/// The same enqueued on a cudaStream_t of the current device (NULL: the default stream), with GPU
+/// pointers, as megamoe::mqa_logits_on_gpu. `consumer` enqueues what reads its chunk.
+megamoe_status megamoe_mqa_enqueue(const megamoe_mqa_input* input, const megamoe_mqa_output* output,
+                                   void* stream);
+megamoe_status megamoe_mqa_enqueue_paged(const megamoe_mqa_paged_input* input,
+                                         const megamoe_mqa_output* output, void* stream);
+megamoe_status megamoe_mqa_enqueue_in_chunks(const megamoe_mqa_input* input,
+                                             const megamoe_mqa_output* output, int64_t buffer_bytes,
+                                             megamoe_mqa_consumer consumer, void* user,
+                                             void* stream);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif

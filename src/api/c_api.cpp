@@ -15,6 +15,7 @@
 #include "megamoe/router.hpp"
 #include "megamoe/version.hpp"
 
+#include "api/c_status.hpp"
 #include "api/c_translate.hpp"
 
 // NOLINTBEGIN(readability-identifier-naming): the names of megamoe.h
@@ -34,55 +35,6 @@ struct megamoe_layer {
 
 namespace megamoe::c {
 namespace {
-
-static_assert(static_cast<int>(ErrorCode::invalid_argument) + 1 == MEGAMOE_INVALID_ARGUMENT &&
-              static_cast<int>(ErrorCode::unsupported) + 1 == MEGAMOE_UNSUPPORTED &&
-              static_cast<int>(ErrorCode::format) + 1 == MEGAMOE_FORMAT &&
-              static_cast<int>(ErrorCode::io) + 1 == MEGAMOE_IO &&
-              static_cast<int>(ErrorCode::out_of_memory) + 1 == MEGAMOE_OUT_OF_MEMORY &&
-              static_cast<int>(ErrorCode::mismatch) + 1 == MEGAMOE_MISMATCH &&
-              static_cast<int>(ErrorCode::deadline) + 1 == MEGAMOE_DEADLINE &&
-              static_cast<int>(ErrorCode::peer_lost) + 1 == MEGAMOE_PEER_LOST &&
-              static_cast<int>(ErrorCode::aborted) + 1 == MEGAMOE_ABORTED &&
-              static_cast<int>(ErrorCode::internal) + 1 == MEGAMOE_INTERNAL);
-
-thread_local std::string last_error;
-
-megamoe_status failed(megamoe_status status, const char* message) noexcept {
-  try {
-    last_error = message;
-  } catch (...) {
-    last_error.clear();
-  }
-  return status;
-}
-
-/// Runs `work`; what it throws becomes a status and this thread's last error.
-template <class Work>
-megamoe_status guarded(const Work& work) noexcept {
-  try {
-    work();
-    return MEGAMOE_OK;
-  } catch (const Error& error) {
-    return failed(static_cast<megamoe_status>(static_cast<int>(error.code()) + 1), error.what());
-  } catch (const std::bad_alloc&) {
-    return failed(MEGAMOE_OUT_OF_MEMORY, "the system refused memory: ask for a smaller layer");
-  } catch (const std::exception& error) {
-    return failed(MEGAMOE_INTERNAL, error.what());
-  } catch (...) {
-    return failed(MEGAMOE_INTERNAL, "an exception that is none of megamoe's");
-  }
-}
-
-/// The same for functions that make a handle: `*handle` is what `make` returns, or NULL.
-template <class Handle, class Make>
-megamoe_status made(Handle** handle, const char* name, const Make& make) noexcept {
-  return guarded([&] {
-    Handle*& place = required(handle, name);
-    place = nullptr;
-    place = new Handle(make());
-  });
-}
 
 GroupOptions group_options(std::int64_t deadline_ns) {
   if (deadline_ns == MEGAMOE_DEFAULT_DEADLINE) return {};
@@ -141,7 +93,7 @@ const char* megamoe_version(void) {
 }
 
 const char* megamoe_last_error(void) {
-  return last_error.c_str();
+  return last_error();
 }
 
 int megamoe_cuda_devices(void) {
