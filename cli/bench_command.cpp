@@ -20,6 +20,7 @@
 #include "cli/gpu_rates.hpp"
 #include "cli/gpu_sweep.hpp"
 #include "cli/layer_options.hpp"
+#include "cli/mqa_bench.hpp"
 #include "cli/plot.hpp"
 #include "cli/text.hpp"
 
@@ -27,6 +28,8 @@ namespace megamoe::cli {
 namespace {
 
 struct BenchOptions {
+  bool mqa_logits = false;  ///< the kernel; else a layer
+  std::shared_ptr<MqaBenchValues> mqa;
   std::shared_ptr<LayerOptionValues> layer;
   std::vector<std::int64_t> tokens{1, 4, 16, 64, 256};
   std::vector<Execution> executions{Execution::fused};
@@ -168,7 +171,26 @@ Measured bench_cuda(const BenchOptions& options, const LayerSource& source, Team
   return measured;
 }
 
+bool parse_kernel(const std::string& text) {
+  check_argument(text == "layer" || text == "mqa-logits",
+                 "'{}' is no kernel: layer or mqa-logits is wanted", text);
+  return text == "mqa-logits";
+}
+
+int bench_mqa(const BenchOptions& options) {
+  const LayerOptionValues& values = *options.layer;
+  return bench_mqa_logits(
+      {.values = *options.mqa,
+       .rows = options.tokens,
+       .backend = values.backend,
+       .cpu = {.workers = values.plan.workers, .instruction_set = values.plan.instruction_set},
+       .warm_up = options.warm_up,
+       .calls = options.calls,
+       .json = options.json});
+}
+
 int bench(BenchOptions& options) {
+  if (options.mqa_logits) return bench_mqa(options);
   LayerOptionValues& values = *options.layer;
   const RankTeam asked = make_team(values, process_environment());
   values.layer.tokens = *std::max_element(options.tokens.begin(), options.tokens.end());
@@ -195,6 +217,9 @@ Command add_bench(CLI::App& app) {
   add_parsed(command, "--calls", options->calls, parse_positive,
              "Calls of a point; the median is shown (default 9)");
   add_parsed(command, "--warm-up", options->warm_up, parse_count, "Calls before those (default 2)");
+  add_parsed(command, "--kernel", options->mqa_logits, parse_kernel,
+             "layer, or mqa-logits: FP8 MQA logits of so many rows (--tokens) (default layer)");
+  options->mqa = add_mqa_bench_options(command);
   add_rate_options(command, options->rates);
   command.add_option("--json", options->json, "Add a record per point to this JSON array");
   command.add_option("--plot", options->plot, "Write time over tokens as an SVG picture");
@@ -204,6 +229,7 @@ Command add_bench(CLI::App& app) {
       "  megamoe bench --tokens 1,16,256 --execution all --json bench.json --plot bench.svg\n"
       "  megamoe bench --backend cuda --preset deepseek-v4-flash --no-shared-experts --experts 32 "
       "--ranks 1 --tokens 8,64,512,8k\n"
+      "  megamoe bench --kernel mqa-logits --tokens 64,4096 --keys 65536 --weights f16\n"
       "  megamoe bench --preset gpt-oss-120b --experts 32 --ranks 1 --tokens 1,8,4k");
   return [options] { return bench(*options); };
 }

@@ -37,28 +37,45 @@ std::string today() {
 
 }  // namespace
 
+nlohmann::json to_records(const std::vector<MeasuredRecord>& measured) {
+  nlohmann::json records = nlohmann::json::array();
+  for (const MeasuredRecord& it : measured) {
+    records.push_back({{"kernel", it.kernel},
+                       {"recipe", it.recipe},
+                       {"execution", it.execution},
+                       {"ranks", it.ranks},
+                       {"shape", it.shape},
+                       {"tokens", it.tokens},
+                       {"us", it.us},
+                       {"tflops", it.tflops},
+                       {"gbps", it.gbps},
+                       {"device", it.device},
+                       {"commit", commit()},
+                       {"date", today()},
+                       {"command", command_line()}});
+  }
+  return records;
+}
+
 nlohmann::json bench_records(const LayerSource& source, const std::string& kernel,
                              const std::string& device, const std::vector<SweepPoint>& points) {
   const LayerConfig& config = source.config();
-  nlohmann::json records = nlohmann::json::array();
+  std::vector<MeasuredRecord> measured;
   for (const SweepPoint& point : points) {
-    records.push_back(
-        {{"kernel", kernel},
-         {"recipe", name_of(config.recipe)},
-         {"execution", name_of(point.execution)},
-         {"ranks", source.ranks()},
-         {"shape", fmt::format("H{} I{} E{}+{} k{}", config.hidden, config.intermediate,
-                               config.experts, config.shared_experts, config.top_k)},
-         {"tokens", point.tokens},
-         {"us", point.median_ns / 1e3},
-         {"tflops", point.flops / point.median_ns / 1e3},
-         {"gbps", point.weight_bytes / point.median_ns},
-         {"device", device},
-         {"commit", commit()},
-         {"date", today()},
-         {"command", command_line()}});
+    measured.push_back(
+        {.kernel = kernel,
+         .recipe = std::string(name_of(config.recipe)),
+         .execution = std::string(name_of(point.execution)),
+         .ranks = source.ranks(),
+         .shape = fmt::format("H{} I{} E{}+{} k{}", config.hidden, config.intermediate,
+                              config.experts, config.shared_experts, config.top_k),
+         .tokens = point.tokens,
+         .us = point.median_ns / 1e3,
+         .tflops = point.flops / point.median_ns / 1e3,
+         .gbps = point.weight_bytes / point.median_ns,
+         .device = device});
   }
-  return records;
+  return to_records(measured);
 }
 
 void append_records(const std::string& path, const nlohmann::json& records) {

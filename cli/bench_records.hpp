@@ -11,6 +11,21 @@
 
 namespace megamoe::cli {
 
+/// One measurement with what it was of; the record adds commit, date and command.
+struct MeasuredRecord {
+  std::string kernel;
+  std::string recipe;
+  std::string execution;
+  std::int64_t ranks = 1;
+  std::string shape;
+  std::int64_t tokens = 0;
+  double us = 0;
+  double tflops = 0;
+  double gbps = 0;
+  std::string device;
+};
+nlohmann::json to_records(const std::vector<MeasuredRecord>& measured);
+
 /// One record per point: kernel, recipe, execution, ranks, shape, tokens (per rank), us, tflops,
 /// gbps (of packed weights), device, commit, date, command.
 nlohmann::json bench_records(const LayerSource& source, const std::string& kernel,

@@ -15,6 +15,7 @@
 #include "megamoe/error.hpp"
 #include "megamoe/group.hpp"
 #include "megamoe/layer.hpp"
+#include "megamoe/mqa_logits.hpp"
 #include "megamoe/router.hpp"
 #include "megamoe/types.hpp"
 #include "megamoe/version.hpp"

@@ -179,6 +179,18 @@ with tempfile.TemporaryDirectory() as folder:
     refused(["bench", "--tokens", "1,many"], "many")
     refused(["bench", "--execution", "fussed"], "fused")
     refused(["bench", "--calls", "0"], "0")
+
+    # bench --kernel mqa-logits: a row for each number of rows, and the same records.
+    logits = os.path.join(folder, "mqa.json")
+    result = call("bench", "--kernel", "mqa-logits", "--backend", "cpu", "--tokens", "2,8", "--keys", "300", "--heads", "5",
+                  "--head-dim", "64", "--weights", "f16", "--causal", "--calls", "2", "--json", logits)
+    expect(result.returncode == 0 and "5 heads of 64, f16 weights, causal" in result.stdout, "mqa bench failed", result)
+    mqa_records = json.load(open(logits, encoding="utf-8"))
+    expect([r["tokens"] for r in mqa_records] == [2, 8] and all(set(r) == FIELDS and r["us"] > 0 for r in mqa_records),
+           f"records of the mqa bench: {mqa_records}", result)
+    refused(["bench", "--kernel", "mqa-logits", "--backend", "cpu", "--head-dim", "96"], "96", "32, 64 or 128")
+    refused(["bench", "--kernel", "mqa"], "layer or mqa-logits")
+    refused(["bench", "--weights", "f8"], "f32 or f16")
     refused([*sweep[:-1], y, "--tokens", "1"], "array")
 
     # Under launchers every process is a rank, and rank 0 alone speaks: the same bits as by ourselves.
