@@ -49,7 +49,7 @@ nlohmann::json report_cuda_plan(const LayerSource& source, const LayerOptions& o
              human_bytes(weights));
 
   const MachineRates rates = gpu_rates(devices, target.multiprocessors, given);
-  const Prediction prediction = predict(source, plan.shape, plan.expert_bytes);
+  const Prediction prediction = predict(source, plan.shape, plan.expert_bytes, plan.expert_bytes);
   const Bound bound = bound_of(prediction.weight_bytes, prediction.flops, rates);
   fmt::print(
       "machine: {}\na call touches {:.1f} experts over all ranks, if routes spread evenly: "

@@ -32,9 +32,7 @@ std::int64_t part_of(const Region& region, std::int64_t part, std::int64_t whole
 Footprint footprint_of(const LayerSource& source, const Plan& plan) {
   const LayerConfig& config = source.config();
   const LayerShape& shape = plan.shape;
-  const WeightFormat format = weight_format(shape.recipe);
-  const StripShape gemm1 = gemm1_strips(format, shape.hidden, shape.intermediate);
-  const StripShape gemm2 = gemm2_strips(format, shape.hidden, shape.intermediate);
+  const auto [gemm1, gemm2] = expert_strips(shape, 0);
   Footprint footprint;
   footprint.arena_bytes = plan.arena.bytes;
   footprint.expert_bytes = gemm1.bytes() + gemm2.bytes();

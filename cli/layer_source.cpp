@@ -39,8 +39,10 @@ std::map<std::string, LayerConfig> presets() {
   gpt_oss.activation = Activation::swiglu_oai;
   auto flash = shape(256, 6, 4096, 2048, 1, Recipe::fp8_fp4);
   flash.activation_limit = 10.0f;
+  flash.shared_weights = WeightFormat::fp8;
   auto pro = shape(384, 6, 7168, 3072, 1, Recipe::fp8_fp4);
   pro.activation_limit = 10.0f;
+  pro.shared_weights = WeightFormat::fp8;
   return {{"demo", shape(32, 6, 1024, 256, 1, Recipe::fp8_fp4)},
           {"deepseek-v3", shape(256, 8, 7168, 2048, 1, Recipe::fp8_fp8)},
           {"deepseek-v4-flash", flash},
@@ -120,6 +122,10 @@ LayerSource::LayerSource(const LayerRequest& request) : request_(request) {
   if (request.recipe) {
     check_argument(!request.activations,
                    "--recipe and --activations both name the format of x: give one");
+    // A recipe with other weights than the layer's is one for all its experts.
+    if (weight_format(*request.recipe) != weight_format(config_.recipe)) {
+      config_.shared_weights.reset();
+    }
     config_.recipe = *request.recipe;
   } else if (request.activations) {
     config_.recipe = recipe_for(weight_format(config_.recipe), *request.activations);
@@ -210,7 +216,8 @@ LayerWeights LayerSource::weights(std::int64_t rank) const {
 std::int64_t LayerSource::made_bytes() const {
   if (checkpoint_) return 0;
   const LayerShape shape = make_shape(config_, ranks());
-  return shape.pool_experts() * synthetic_expert_bytes(config_);
+  return shape.experts_per_rank() * synthetic_expert_bytes(config_, weight_format(config_.recipe)) +
+         shape.shared_experts * synthetic_expert_bytes(config_, shared_weight_format(config_));
 }
 
 }  // namespace megamoe::cli

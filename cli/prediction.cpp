@@ -2,20 +2,18 @@
 
 #include <cmath>
 
-#include "layout/weight_strips.hpp"
-#include "numerics/recipe.hpp"
+#include "cpu/packed_weights.hpp"
 
 namespace megamoe::cli {
 
 Prediction predict(const LayerSource& source, const Plan& plan) {
   const LayerShape& shape = plan.shape;
-  const WeightFormat format = weight_format(shape.recipe);
-  return predict(source, shape,
-                 gemm1_strips(format, shape.hidden, shape.intermediate).bytes() +
-                     gemm2_strips(format, shape.hidden, shape.intermediate).bytes());
+  return predict(source, shape, expert_strips(shape, 0).bytes(),
+                 expert_strips(shape, shape.experts_per_rank()).bytes());
 }
 
-Prediction predict(const LayerSource& source, const LayerShape& shape, std::int64_t expert_bytes) {
+Prediction predict(const LayerSource& source, const LayerShape& shape, std::int64_t expert_bytes,
+                   std::int64_t shared_bytes) {
   const auto experts = static_cast<double>(shape.experts);
   const auto tokens = static_cast<double>(source.total_tokens());
   const double missed = 1 - static_cast<double>(shape.top_k) / experts;  // by one token
@@ -24,9 +22,11 @@ Prediction predict(const LayerSource& source, const LayerShape& shape, std::int6
     if (source.tokens(rank) > 0) ++busy_ranks;
   }
   Prediction prediction;
-  prediction.experts_hit = experts * (1 - std::pow(missed, tokens)) +
-                           static_cast<double>(busy_ranks * shape.shared_experts);
-  prediction.weight_bytes = prediction.experts_hit * static_cast<double>(expert_bytes);
+  const double routed = experts * (1 - std::pow(missed, tokens));
+  const auto shared = static_cast<double>(busy_ranks * shape.shared_experts);
+  prediction.experts_hit = routed + shared;
+  prediction.weight_bytes =
+      routed * static_cast<double>(expert_bytes) + shared * static_cast<double>(shared_bytes);
   prediction.flops = 6 * static_cast<double>(shape.hidden) *
                      static_cast<double>(shape.intermediate) * tokens *
                      static_cast<double>(shape.top_k + shape.shared_experts);

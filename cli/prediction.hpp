@@ -13,8 +13,9 @@ struct Prediction {
   double flops = 0;
 };
 
-/// Of a layer of this shape whose experts have so many packed bytes each.
-Prediction predict(const LayerSource& source, const LayerShape& shape, std::int64_t expert_bytes);
+/// Of a layer of this shape whose routed and shared experts have so many packed bytes each.
+Prediction predict(const LayerSource& source, const LayerShape& shape, std::int64_t expert_bytes,
+                   std::int64_t shared_bytes);
 /// Expects routes that spread evenly: every choice of top_k experts is as likely as any other.
 Prediction predict(const LayerSource& source, const Plan& plan);
 

@@ -128,8 +128,8 @@ std::vector<float> make_bias(std::int64_t count, Random& random) {
   return bias;
 }
 
-ExpertWeights make_expert(const LayerConfig& config, Random random, Storage& storage) {
-  const WeightFormat format = weight_format(config.recipe);
+ExpertWeights make_expert(const LayerConfig& config, WeightFormat format, Random random,
+                          Storage& storage) {
   ExpertWeights expert;
   expert.gate = make_matrix(format, config.intermediate, config.hidden, random, storage);
   expert.up = make_matrix(format, config.intermediate, config.hidden, random, storage);
@@ -151,19 +151,21 @@ LayerWeights synthetic_weights(const LayerConfig& config, std::uint64_t seed, st
   weights.experts.resize(static_cast<std::size_t>(config.experts));
   for (std::int64_t e = first; e < last; ++e) {
     weights.experts[static_cast<std::size_t>(e)] =
-        make_expert(config, Random(seed, static_cast<std::uint64_t>(e) << 20), *storage);
+        make_expert(config, weight_format(config.recipe),
+                    Random(seed, static_cast<std::uint64_t>(e) << 20), *storage);
   }
   for (std::int64_t s = 0; s < config.shared_experts; ++s) {
-    weights.shared.push_back(make_expert(
-        config, Random(seed, static_cast<std::uint64_t>(config.experts + s) << 20), *storage));
+    weights.shared.push_back(
+        make_expert(config, shared_weight_format(config),
+                    Random(seed, static_cast<std::uint64_t>(config.experts + s) << 20), *storage));
   }
   weights.owner = std::move(storage);
   return weights;
 }
 
-std::int64_t synthetic_expert_bytes(const LayerConfig& config) {
+std::int64_t synthetic_expert_bytes(const LayerConfig& config, WeightFormat format) {
   const auto matrix = [&](std::int64_t rows, std::int64_t columns) {
-    switch (weight_format(config.recipe)) {
+    switch (format) {
       case WeightFormat::fp4:
         return rows * columns / 2 + rows * columns / 32;
       case WeightFormat::fp8:

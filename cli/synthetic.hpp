@@ -10,13 +10,13 @@
 namespace megamoe::cli {
 
 /// The routed experts [first, last) and all shared ones; other entries of `experts` are empty
-/// views, which no rank reads. Weights are in the recipe's own format, with scales over eight
+/// views, which no rank reads. Weights are in the layer's own formats, with scales over eight
 /// binades; biases if `activation` is swiglu_oai.
 LayerWeights synthetic_weights(const LayerConfig& config, std::uint64_t seed, std::int64_t first,
                                std::int64_t last);
 
-/// Bytes of one expert's matrices among them.
-std::int64_t synthetic_expert_bytes(const LayerConfig& config);
+/// Bytes of one expert's matrices among them, in a format.
+std::int64_t synthetic_expert_bytes(const LayerConfig& config, WeightFormat format);
 
 /// Tokens of one rank: x normal with a magnitude per token, top-k of uniform scores, weights that
 /// sum to one.

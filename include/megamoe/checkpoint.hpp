@@ -15,7 +15,8 @@ namespace megamoe {
 /// What a checkpoint says about one layer. `config.max_tokens` is 0: the caller sets it.
 struct CheckpointLayer {
   std::string family;  ///< "mixtral", "qwen3_moe", "gpt_oss", ...
-  LayerConfig config;  ///< with the recipe that keeps the weights as they are and bf16 activations
+  LayerConfig config;  ///< with the recipe and shared_weights that keep the weights as they are,
+                       ///< and bf16 activations
   RouterConfig router;
   LayerWeights weights;  ///< views into the mapped files; `owner` keeps them mapped
   std::string note;      ///< what could not be kept as it is stored, in words; "" if all was

@@ -78,6 +78,14 @@ typedef enum megamoe_weight_format {
   MEGAMOE_WEIGHTS_FP8
 } megamoe_weight_format;
 
+/// The format of the shared experts' weights; the first: as the recipe's.
+typedef enum megamoe_shared_weights {
+  MEGAMOE_SHARED_AS_RECIPE,
+  MEGAMOE_SHARED_BF16,
+  MEGAMOE_SHARED_FP4,
+  MEGAMOE_SHARED_FP8
+} megamoe_shared_weights;
+
 typedef struct megamoe_group megamoe_group;
 typedef struct megamoe_layer megamoe_layer;
 typedef struct megamoe_checkpoint megamoe_checkpoint;
@@ -93,6 +101,7 @@ typedef struct megamoe_layer_config {
   megamoe_recipe recipe;
   megamoe_activation activation;
   float activation_limit;  ///< 0: none is given
+  megamoe_shared_weights shared_weights;
 } megamoe_layer_config;
 
 /// As megamoe::LayerOptions; 0: the plan decides.

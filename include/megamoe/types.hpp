@@ -12,6 +12,15 @@ struct BFloat16 {
   friend constexpr bool operator==(BFloat16, BFloat16) = default;
 };
 
+/// How one weight matrix is stored.
+enum class WeightFormat {
+  bf16,  ///< two bytes per value, no scales
+  fp4,   ///< E2M1, two per byte, even column in the low nibble; scales: UE8M0, one byte per row and
+         ///< 32 columns
+  fp8,   ///< E4M3, one byte per value; scales: f32, one per block of 128 rows and 128 columns, a
+         ///< multiplier
+};
+
 /// How numbers are stored and multiplied. "x_weights": the format of the activations, then of W1
 /// and W2.
 ///
@@ -53,6 +62,8 @@ struct LayerConfig {
   Recipe recipe = Recipe::fp8_fp4;
   Activation activation = Activation::swiglu;
   std::optional<float> activation_limit;  ///< the clamp; swiglu_oai uses 7 when absent
+  /// W1 and W2 of the shared experts; absent: as the recipe's. The activations are the recipe's.
+  std::optional<WeightFormat> shared_weights;
 };
 
 }  // namespace megamoe

@@ -11,15 +11,6 @@
 
 namespace megamoe {
 
-/// How one weight matrix is stored.
-enum class WeightFormat {
-  bf16,  ///< two bytes per value, no scales
-  fp4,   ///< E2M1, two per byte, even column in the low nibble; scales: UE8M0, one byte per row and
-         ///< 32 columns
-  fp8,   ///< E4M3, one byte per value; scales: f32, one per block of 128 rows and 128 columns, a
-         ///< multiplier
-};
-
 /// A row-major matrix [rows, columns]: rows are output features, columns the inner dimension.
 /// Rows may be any number of bytes apart, so that interleaved gate and up rows are two views of one
 /// tensor.

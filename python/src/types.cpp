@@ -39,16 +39,26 @@ Attributes (all may be assigned):
     recipe: "fp8_fp4", "fp8_fp8", "bf16_bf16", "bf16_fp4" or "bf16_fp8": the format of the
         activations, then of W1 and W2.
     activation: "swiglu", or "swiglu_oai" (gpt-oss).
-    activation_limit: the clamp of the activation, or None; "swiglu_oai" uses 7 when None.)";
+    activation_limit: the clamp of the activation, or None; "swiglu_oai" uses 7 when None.
+    shared_weights: "bf16", "fp4" or "fp8", the format of the shared experts' W1 and W2; or None: as
+        the recipe's.)";
+
+std::optional<WeightFormat> parse_optional_format(std::optional<std::string_view> name) {
+  if (!name) return std::nullopt;
+  return parse_weight_format(*name);
+}
 
 std::string repr(const LayerConfig& config) {
   const std::string limit =
       config.activation_limit ? fmt::format("{}", *config.activation_limit) : "None";
+  const std::string shared =
+      config.shared_weights ? fmt::format(", shared_weights='{}'", name_of(*config.shared_weights))
+                            : "";
   return fmt::format(
       "LayerConfig(hidden={}, intermediate={}, experts={}, top_k={}, max_tokens={}, "
-      "shared_experts={}, recipe='{}', activation='{}', activation_limit={})",
+      "shared_experts={}, recipe='{}', activation='{}', activation_limit={}{})",
       config.hidden, config.intermediate, config.experts, config.top_k, config.max_tokens,
-      config.shared_experts, name_of(config.recipe), name_of(config.activation), limit);
+      config.shared_experts, name_of(config.recipe), name_of(config.activation), limit, shared);
 }
 
 void bind_config(nb::module_& module) {
@@ -58,7 +68,8 @@ void bind_config(nb::module_& module) {
           [](LayerConfig* self, std::int64_t hidden, std::int64_t intermediate,
              std::int64_t experts, std::int64_t top_k, std::int64_t max_tokens,
              std::int64_t shared_experts, std::string_view recipe, std::string_view activation,
-             std::optional<float> activation_limit) {
+             std::optional<float> activation_limit,
+             std::optional<std::string_view> shared_weights) {
             new (self) LayerConfig{.hidden = hidden,
                                    .intermediate = intermediate,
                                    .experts = experts,
@@ -67,11 +78,12 @@ void bind_config(nb::module_& module) {
                                    .max_tokens = max_tokens,
                                    .recipe = parse_recipe(recipe),
                                    .activation = parse_activation(activation),
-                                   .activation_limit = activation_limit};
+                                   .activation_limit = activation_limit,
+                                   .shared_weights = parse_optional_format(shared_weights)};
           },
           nb::kw_only(), "hidden"_a, "intermediate"_a, "experts"_a, "top_k"_a, "max_tokens"_a,
           "shared_experts"_a = 0, "recipe"_a = "fp8_fp4", "activation"_a = "swiglu",
-          "activation_limit"_a.none() = nb::none())
+          "activation_limit"_a.none() = nb::none(), "shared_weights"_a.none() = nb::none())
       .def_rw("hidden", &LayerConfig::hidden)
       .def_rw("intermediate", &LayerConfig::intermediate)
       .def_rw("experts", &LayerConfig::experts)
@@ -88,6 +100,16 @@ void bind_config(nb::module_& module) {
             config.activation = parse_activation(name);
           })
       .def_rw("activation_limit", &LayerConfig::activation_limit, nb::arg().none())
+      .def_prop_rw(
+          "shared_weights",
+          [](const LayerConfig& config) -> std::optional<std::string> {
+            if (!config.shared_weights) return std::nullopt;
+            return std::string(name_of(*config.shared_weights));
+          },
+          [](LayerConfig& config, std::optional<std::string_view> name) {
+            config.shared_weights = parse_optional_format(name);
+          },
+          nb::arg().none())
       .def("copy", [](const LayerConfig& config) { return config; })
       .def("__repr__", &repr);
 }

@@ -30,6 +30,10 @@ static_assert(same(WeightFormat::bf16, MEGAMOE_WEIGHTS_BF16) &&
               same(WeightFormat::fp4, MEGAMOE_WEIGHTS_FP4) &&
               same(WeightFormat::fp8, MEGAMOE_WEIGHTS_FP8));
 
+static_assert(same(WeightFormat::bf16, MEGAMOE_SHARED_BF16 - 1) &&
+              same(WeightFormat::fp4, MEGAMOE_SHARED_FP4 - 1) &&
+              same(WeightFormat::fp8, MEGAMOE_SHARED_FP8 - 1));
+
 std::optional<std::int64_t> unless_zero(std::int64_t value) {
   if (value == 0) return std::nullopt;
   return value;
@@ -48,6 +52,17 @@ std::optional<InstructionSet> to_instruction_set(megamoe_instruction_set set) {
   }
   fail(ErrorCode::invalid_argument, "instruction_set is {}: 0 to {} have a name in megamoe.h",
        static_cast<int>(set), static_cast<int>(MEGAMOE_AVX512));
+}
+
+std::optional<WeightFormat> to_shared_weights(megamoe_shared_weights format) {
+  const auto number = to_enum<int>(format, MEGAMOE_SHARED_FP8, "shared_weights");
+  if (number == MEGAMOE_SHARED_AS_RECIPE) return std::nullopt;
+  return static_cast<WeightFormat>(number - 1);
+}
+
+megamoe_shared_weights from_shared_weights(std::optional<WeightFormat> format) {
+  if (!format) return MEGAMOE_SHARED_AS_RECIPE;
+  return static_cast<megamoe_shared_weights>(static_cast<int>(*format) + 1);
 }
 
 MatrixView to_matrix(const megamoe_matrix& matrix) {
@@ -97,6 +112,7 @@ LayerConfig to_config(const megamoe_layer_config& config) {
       .recipe = to_enum<Recipe>(config.recipe, MEGAMOE_BF16_FP8, "recipe"),
       .activation = to_enum<Activation>(config.activation, MEGAMOE_SWIGLU_OAI, "activation")};
   if (config.activation_limit != 0) result.activation_limit = config.activation_limit;
+  result.shared_weights = to_shared_weights(config.shared_weights);
   return result;
 }
 
@@ -109,7 +125,8 @@ megamoe_layer_config from_config(const LayerConfig& config) {
           .max_tokens = config.max_tokens,
           .recipe = static_cast<megamoe_recipe>(config.recipe),
           .activation = static_cast<megamoe_activation>(config.activation),
-          .activation_limit = config.activation_limit.value_or(0.0f)};
+          .activation_limit = config.activation_limit.value_or(0.0f),
+          .shared_weights = from_shared_weights(config.shared_weights)};
 }
 
 LayerOptions to_options(const megamoe_layer_options* options) {

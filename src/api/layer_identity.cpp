@@ -11,6 +11,7 @@
 
 #include "base/check.hpp"
 #include "base/names.hpp"
+#include "numerics/recipe.hpp"
 
 namespace megamoe {
 namespace {
@@ -27,6 +28,9 @@ Identity identity_of(const LayerConfig& config, const PlanIdentity& plan) {
           {"top_k", number(config.top_k)},
           {"max_tokens", number(config.max_tokens)},
           {"recipe", std::string(name_of(config.recipe))},
+          {"shared_weights", config.shared_experts == 0
+                                 ? std::string("none")
+                                 : std::string(name_of(shared_weight_format(config)))},
           {"activation", std::string(name_of(config.activation))},
           {"activation_limit",
            config.activation_limit ? number(*config.activation_limit) : std::string("none")},

@@ -20,9 +20,11 @@ constexpr const char* kTiles = "sm90 tiles";
 
 /// What the strips depend on, in words: equal texts mean that a file fits.
 std::string description_of(const LayerShape& shape, int rank, std::string_view form) {
-  return fmt::format("{} {} of rank {} of {}: H {} I {} E {} (+{} shared), {}", form, kPackedFormat,
-                     rank, shape.ranks, shape.hidden, shape.intermediate, shape.experts,
-                     shape.shared_experts, name_of(shape.recipe));
+  const std::string shared =
+      shape.shared_weights ? fmt::format(" in {}", name_of(*shape.shared_weights)) : "";
+  return fmt::format("{} {} of rank {} of {}: H {} I {} E {} (+{} shared{}), {}", form,
+                     kPackedFormat, rank, shape.ranks, shape.hidden, shape.intermediate,
+                     shape.experts, shape.shared_experts, shared, name_of(shape.recipe));
 }
 
 std::span<const std::byte> bytes_of(const std::string& text) {

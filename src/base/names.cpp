@@ -21,6 +21,8 @@ constexpr Names<Recipe, 5> kRecipes{{{Recipe::fp8_fp4, "fp8_fp4"},
                                      {Recipe::bf16_bf16, "bf16_bf16"},
                                      {Recipe::bf16_fp4, "bf16_fp4"},
                                      {Recipe::bf16_fp8, "bf16_fp8"}}};
+constexpr Names<WeightFormat, 3> kWeightFormats{
+    {{WeightFormat::bf16, "bf16"}, {WeightFormat::fp4, "fp4"}, {WeightFormat::fp8, "fp8"}}};
 constexpr Names<Activation, 2> kActivations{
     {{Activation::swiglu, "swiglu"}, {Activation::swiglu_oai, "swiglu_oai"}}};
 constexpr Names<Execution, 3> kExecutions{
@@ -55,6 +57,9 @@ Enum parse_in(const Names<Enum, N>& names, std::string_view what, std::string_vi
 std::string_view name_of(Recipe recipe) {
   return name_in(kRecipes, recipe);
 }
+std::string_view name_of(WeightFormat format) {
+  return name_in(kWeightFormats, format);
+}
 std::string_view name_of(Activation activation) {
   return name_in(kActivations, activation);
 }
@@ -70,6 +75,9 @@ std::string_view name_of(Backend backend) {
 
 Recipe parse_recipe(std::string_view name) {
   return parse_in(kRecipes, "recipe", name);
+}
+WeightFormat parse_weight_format(std::string_view name) {
+  return parse_in(kWeightFormats, "weight format", name);
 }
 Activation parse_activation(std::string_view name) {
   return parse_in(kActivations, "activation", name);

@@ -8,6 +8,7 @@
 namespace megamoe {
 
 std::string_view name_of(Recipe recipe);
+std::string_view name_of(WeightFormat format);
 std::string_view name_of(Activation activation);
 std::string_view name_of(Execution execution);
 std::string_view name_of(InstructionSet instruction_set);
@@ -16,6 +17,7 @@ std::string_view name_of(Backend backend);
 
 /// The inverse of name_of. Throws Error{invalid_argument} that lists the names there are.
 Recipe parse_recipe(std::string_view name);
+WeightFormat parse_weight_format(std::string_view name);
 Activation parse_activation(std::string_view name);
 Execution parse_execution(std::string_view name);
 InstructionSet parse_instruction_set(std::string_view name);

@@ -8,6 +8,7 @@
 
 #include "base/check.hpp"
 #include "base/integers.hpp"
+#include "numerics/recipe.hpp"
 
 namespace megamoe {
 namespace {
@@ -126,11 +127,14 @@ void read_shared_experts(const LayerFiles& files, const ExpertNames& names,
       read_linear(files.tensors, names.prefix + names.up, count * i, h, files.converted);
   const MatrixView down =
       read_linear(files.tensors, names.prefix + names.down, h, count * i, files.converted);
-  std::int64_t group = 1;
-  for (const MatrixView* matrix : {&gate, &up, &down}) {
-    if (matrix->format == WeightFormat::fp4) group = max64(group, 32);
-    if (matrix->format == WeightFormat::fp8) group = 128;
+  if (up.format != gate.format || down.format != gate.format) {
+    fail(ErrorCode::unsupported, "{}: its three matrices are stored in different formats",
+         names.prefix);
   }
+  if (gate.format != weight_format(layer.config.recipe)) layer.config.shared_weights = gate.format;
+  const std::int64_t group = gate.format == WeightFormat::bf16  ? 1
+                             : gate.format == WeightFormat::fp4 ? 32
+                                                                : 128;
   if (count > 1 && i % group != 0) {
     fail(ErrorCode::unsupported,
          "{}: {} shared experts of {} intermediates cannot be told apart in blocks of {} scales",

@@ -52,7 +52,8 @@ struct ExpertNames {
 /// with bf16 activations; all experts must be stored alike.
 void read_experts(const LayerFiles& files, const ExpertNames& names, CheckpointLayer& layer);
 
-/// One MLP [count * intermediate] as `count` shared experts: slices of its rows and columns.
+/// One MLP [count * intermediate] as `count` shared experts: slices of its rows and columns. Sets
+/// config.shared_weights where they are stored in another format than the experts, read before.
 void read_shared_experts(const LayerFiles& files, const ExpertNames& names, CheckpointLayer& layer);
 
 }  // namespace megamoe

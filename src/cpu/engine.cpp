@@ -275,7 +275,7 @@ CallReport Engine::summarise(const CpuCall& call) const {
   for (std::int64_t e = 0; e < plan_.shape.pool_experts(); ++e) {
     const std::int64_t rows = rows_of_expert(call, e);
     report.rows_per_expert.push_back(rows);
-    if (rows > 0) report.weight_bytes += weights_.expert_bytes();
+    if (rows > 0) report.weight_bytes += expert_strips(plan_.shape, e).bytes();
     report.flops += 6 * plan_.shape.hidden * plan_.shape.intermediate * rows;
   }
   for (const WorkerScratch& scratch : scratch_) {

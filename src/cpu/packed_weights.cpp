@@ -99,17 +99,31 @@ void UnmapPages::operator()(std::byte* data) const {
   munmap(data, static_cast<std::size_t>(bytes));
 }
 
+ExpertStrips expert_strips(const LayerShape& shape, std::int64_t pool_expert) {
+  const WeightFormat format = shape.expert_format(pool_expert);
+  return {gemm1_strips(format, shape.hidden, shape.intermediate),
+          gemm2_strips(format, shape.hidden, shape.intermediate)};
+}
+
 std::int64_t packed_matrix_bytes(const LayerShape& shape) {
-  const WeightFormat format = weight_format(shape.recipe);
-  return shape.pool_experts() * (gemm1_strips(format, shape.hidden, shape.intermediate).bytes() +
-                                 gemm2_strips(format, shape.hidden, shape.intermediate).bytes());
+  const std::int64_t routed = shape.experts_per_rank();
+  return routed * expert_strips(shape, 0).bytes() +
+         shape.shared_experts * expert_strips(shape, routed).bytes();
 }
 
 PackedWeights::PackedWeights(const LayerShape& shape)
-    : shape_(shape),
-      gemm1_(gemm1_strips(weight_format(shape.recipe), shape.hidden, shape.intermediate)),
-      gemm2_(gemm2_strips(weight_format(shape.recipe), shape.hidden, shape.intermediate)),
-      strips_(packed_matrix_bytes(shape), "packed weights") {}
+    : shape_(shape), strips_(packed_matrix_bytes(shape), "packed weights") {}
+
+std::int64_t PackedWeights::expert_offset(std::int64_t pool_expert) const {
+  const std::int64_t routed = min64(pool_expert, shape_.experts_per_rank());
+  return routed * expert_strips(shape_, 0).bytes() +
+         (pool_expert - routed) * expert_strips(shape_, pool_expert).bytes();
+}
+
+std::int64_t PackedWeights::bias_floats_per_expert() const {
+  const ExpertStrips strips = expert_strips(shape_, 0);  // as many in every format
+  return 2 * strips.gemm1.strips * kHalfStripLanes + strips.gemm2.strips * kStripLanes;
+}
 
 void PackedWeights::pack(const LayerWeights& weights, std::int64_t rank) {
   check_argument(static_cast<std::int64_t>(weights.experts.size()) == shape_.experts,
@@ -136,15 +150,16 @@ void PackedWeights::pack(const LayerWeights& weights, std::int64_t rank) {
   }
   // All are checked before the first is replaced: a layer keeps its old weights when new ones are
   // refused.
-  for (const Part& part : parts) check_expert(*part.expert, part.name);
+  for (const Part& part : parts) check_expert(*part.expert, part.pool_expert, part.name);
   biases_.clear();
   for (const Part& part : parts) pack_expert(*part.expert, part.pool_expert, part.name);
 }
 
-void PackedWeights::check_expert(const ExpertWeights& expert, const std::string& what) const {
+void PackedWeights::check_expert(const ExpertWeights& expert, std::int64_t pool_expert,
+                                 const std::string& what) const {
   const std::int64_t h = shape_.hidden;
   const std::int64_t i = shape_.intermediate;
-  const WeightFormat format = weight_format(shape_.recipe);
+  const WeightFormat format = shape_.expert_format(pool_expert);
   check_packable(expert.gate, i, h, format, what + " gate");
   check_packable(expert.up, i, h, format, what + " up");
   check_packable(expert.down, h, i, format, what + " down");
@@ -156,24 +171,25 @@ void PackedWeights::check_expert(const ExpertWeights& expert, const std::string&
 void PackedWeights::pack_expert(const ExpertWeights& expert, std::int64_t pool_expert,
                                 const std::string& what) {
   const auto formatted = [&](const MatrixView& matrix, const char* name) {
-    return FormattedMatrix(matrix, weight_format(shape_.recipe), what + ' ' + name);
+    return FormattedMatrix(matrix, shape_.expert_format(pool_expert), what + ' ' + name);
   };
-  std::byte* out = strips_.data() + pool_expert * expert_bytes();
+  const auto [gemm1, gemm2] = expert_strips(shape_, pool_expert);
+  std::byte* out = strips_.data() + expert_offset(pool_expert);
   {
     const FormattedMatrix gate = formatted(expert.gate, "gate");
     const FormattedMatrix up = formatted(expert.up, "up");
-    for (std::int64_t strip = 0; strip < gemm1_.strips; ++strip) {
+    for (std::int64_t strip = 0; strip < gemm1.strips; ++strip) {
       const std::int64_t row = strip * kHalfStripLanes;
-      pack_strip({{&gate.view(), row}, {&up.view(), row}}, gemm1_,
-                 out + strip * gemm1_.strip_bytes());
+      pack_strip({{&gate.view(), row}, {&up.view(), row}}, gemm1,
+                 out + strip * gemm1.strip_bytes());
     }
   }
-  out += gemm1_.bytes();
+  out += gemm1.bytes();
   const FormattedMatrix down = formatted(expert.down, "down");
-  for (std::int64_t strip = 0; strip < gemm2_.strips; ++strip) {
+  for (std::int64_t strip = 0; strip < gemm2.strips; ++strip) {
     const std::int64_t row = strip * kStripLanes;
-    pack_strip({{&down.view(), row}, {&down.view(), row + kHalfStripLanes}}, gemm2_,
-               out + strip * gemm2_.strip_bytes());
+    pack_strip({{&down.view(), row}, {&down.view(), row + kHalfStripLanes}}, gemm2,
+               out + strip * gemm2.strip_bytes());
   }
   pack_biases(expert, pool_expert);
 }
@@ -182,8 +198,9 @@ void PackedWeights::pack_biases(const ExpertWeights& expert, std::int64_t pool_e
   if (expert.gate_bias.empty() && expert.up_bias.empty() && expert.down_bias.empty()) return;
   biases_.resize(static_cast<std::size_t>(bias_floats()), 0.0f);
   float* gate = biases_.data() + pool_expert * bias_floats_per_expert();
-  float* up = gate + gemm1_.strips * kHalfStripLanes;
-  float* down = up + gemm1_.strips * kHalfStripLanes;
+  const std::int64_t half = expert_strips(shape_, pool_expert).gemm1.strips * kHalfStripLanes;
+  float* up = gate + half;
+  float* down = up + half;
   std::copy(expert.gate_bias.begin(), expert.gate_bias.end(), gate);
   std::copy(expert.up_bias.begin(), expert.up_bias.end(), up);
   std::copy(expert.down_bias.begin(), expert.down_bias.end(), down);
@@ -191,12 +208,14 @@ void PackedWeights::pack_biases(const ExpertWeights& expert, std::int64_t pool_e
 
 PackedExpert PackedWeights::expert(std::int64_t pool_expert) const {
   PackedExpert expert{};
-  expert.gemm1 = strips_.data() + pool_expert * expert_bytes();
-  expert.gemm2 = expert.gemm1 + gemm1_.bytes();
+  expert.strips = expert_strips(shape_, pool_expert);
+  expert.gemm1 = strips_.data() + expert_offset(pool_expert);
+  expert.gemm2 = expert.gemm1 + expert.strips.gemm1.bytes();
   if (!biases_.empty()) {
     expert.gate_bias = biases_.data() + pool_expert * bias_floats_per_expert();
-    expert.up_bias = expert.gate_bias + gemm1_.strips * kHalfStripLanes;
-    expert.down_bias = expert.up_bias + gemm1_.strips * kHalfStripLanes;
+    const std::int64_t half = expert.strips.gemm1.strips * kHalfStripLanes;
+    expert.up_bias = expert.gate_bias + half;
+    expert.down_bias = expert.up_bias + half;
   }
   return expert;
 }

@@ -35,9 +35,21 @@ class PageMemory {
   std::unique_ptr<std::byte, UnmapPages> data_;
 };
 
+/// The shapes of one expert's packed matrices: W1, with gate and up, and W2.
+struct ExpertStrips {
+  StripShape gemm1;
+  StripShape gemm2;
+
+  std::int64_t bytes() const { return gemm1.bytes() + gemm2.bytes(); }
+};
+
+/// Of a pool expert: shared ones may be in another format than routed ones.
+ExpertStrips expert_strips(const LayerShape& shape, std::int64_t pool_expert);
+
 /// One expert as the engine uses it. Bias pointers are null where the layer has none; they are
 /// padded to whole strips.
 struct PackedExpert {
+  ExpertStrips strips;
   const std::byte* gemm1;
   const std::byte* gemm2;
   const float* gate_bias;
@@ -59,9 +71,6 @@ class PackedWeights {
   void pack(const LayerWeights& weights, std::int64_t rank);
 
   PackedExpert expert(std::int64_t pool_expert) const;
-  StripShape gemm1_shape() const { return gemm1_; }
-  StripShape gemm2_shape() const { return gemm2_; }
-  std::int64_t expert_bytes() const { return gemm1_.bytes() + gemm2_.bytes(); }
 
   /// Everything, for saving and loading: strips as bytes, biases as floats (empty without).
   std::span<std::byte> strips() {
@@ -72,16 +81,14 @@ class PackedWeights {
   std::int64_t bias_floats() const { return shape_.pool_experts() * bias_floats_per_expert(); }
 
  private:
-  std::int64_t bias_floats_per_expert() const {
-    return 2 * gemm1_.strips * kHalfStripLanes + gemm2_.strips * kStripLanes;
-  }
-  void check_expert(const ExpertWeights& expert, const std::string& what) const;
+  std::int64_t bias_floats_per_expert() const;
+  std::int64_t expert_offset(std::int64_t pool_expert) const;
+  void check_expert(const ExpertWeights& expert, std::int64_t pool_expert,
+                    const std::string& what) const;
   void pack_expert(const ExpertWeights& expert, std::int64_t pool_expert, const std::string& what);
   void pack_biases(const ExpertWeights& expert, std::int64_t pool_expert);
 
   LayerShape shape_;
-  StripShape gemm1_;
-  StripShape gemm2_;
   PageMemory strips_;
   std::vector<float> biases_;
 };

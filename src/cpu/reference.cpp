@@ -23,9 +23,9 @@ double round_to_bf16(double value) {
   return to_float(to_bf16(static_cast<float>(value)));
 }
 
-/// [rows, columns] in f64, in the format of the recipe.
-std::vector<double> decoded(const MatrixView& matrix, Recipe recipe) {
-  const FormattedMatrix formatted(matrix, weight_format(recipe), "a weight matrix");
+/// [rows, columns] in f64, in the format that the layer has them in.
+std::vector<double> decoded(const MatrixView& matrix, WeightFormat format) {
+  const FormattedMatrix formatted(matrix, format, "a weight matrix");
   std::vector<double> values;
   values.reserve(static_cast<std::size_t>(matrix.rows * matrix.columns));
   for (std::int64_t row = 0; row < matrix.rows; ++row) {
@@ -69,12 +69,12 @@ void requantise(IntermediateFormat format, std::vector<double>& activations) {
 /// One expert's matrices in f64.
 class ReferenceExpert {
  public:
-  ReferenceExpert(const LayerConfig& config, const ExpertWeights& weights)
+  ReferenceExpert(const LayerConfig& config, const ExpertWeights& weights, WeightFormat format)
       : config_(config),
         weights_(weights),
-        gate_(decoded(weights.gate, config.recipe)),
-        up_(decoded(weights.up, config.recipe)),
-        down_(decoded(weights.down, config.recipe)) {}
+        gate_(decoded(weights.gate, format)),
+        up_(decoded(weights.up, format)),
+        down_(decoded(weights.down, format)) {}
 
   /// One route's result, [hidden], each value rounded to bf16.
   void run(const double* x, float weight, double* result) const {
@@ -167,7 +167,8 @@ std::vector<float> reference_forward(const LayerConfig& config, const LayerWeigh
            s < (shared ? k + e - config.experts + 1 : k); ++s) {
         if (!shared && (list_of(t).ids[s] != e || !is_route(list_of(t), s))) continue;
         if (!expert) {
-          expert.emplace(config, shared ? layer.shared[e - config.experts] : layer.experts[e]);
+          expert.emplace(config, shared ? layer.shared[e - config.experts] : layer.experts[e],
+                         shared ? shared_weight_format(config) : weight_format(config.recipe));
         }
         const float weight = shared ? 1.0f : route_weight(list_of(t), s);
         expert->run(&x[t * h], weight, &results[(t * slots + s) * h]);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "megamoe/types.hpp"
 
@@ -31,11 +32,17 @@ struct LayerShape {
   std::int64_t ranks = 0;
   std::int64_t max_tokens = 0;  ///< rounded up to kCapacityStep
   Recipe recipe = Recipe::fp8_fp4;
+  std::optional<WeightFormat> shared_weights;  ///< of the shared experts, where not the recipe's
 
   /// Experts are placed in contiguous ranges of this many; the last ranks may own fewer, or none.
   constexpr std::int64_t experts_per_rank() const { return ceil_div(experts, ranks); }
   /// Experts that have rows in a rank's pool: its routed ones, then the shared ones.
   constexpr std::int64_t pool_experts() const { return experts_per_rank() + shared_experts; }
+  /// How the matrices of a pool expert are stored.
+  constexpr WeightFormat expert_format(std::int64_t pool_expert) const {
+    const WeightFormat routed = weight_format(recipe);
+    return pool_expert < experts_per_rank() ? routed : shared_weights.value_or(routed);
+  }
   /// Slots of the combine region: the token's own list, then one for each shared expert.
   constexpr std::int64_t combine_slots() const { return top_k + shared_experts; }
 
@@ -59,6 +66,8 @@ struct LayerShape {
 };
 
 constexpr LayerShape make_shape(const LayerConfig& config, std::int64_t ranks) {
+  const bool differs =
+      config.shared_experts > 0 && shared_weight_format(config) != weight_format(config.recipe);
   return {.hidden = config.hidden,
           .intermediate = config.intermediate,
           .experts = config.experts,
@@ -66,7 +75,8 @@ constexpr LayerShape make_shape(const LayerConfig& config, std::int64_t ranks) {
           .top_k = config.top_k,
           .ranks = ranks,
           .max_tokens = round_up(config.max_tokens, kCapacityStep),
-          .recipe = config.recipe};
+          .recipe = config.recipe,
+          .shared_weights = differs ? config.shared_weights : std::nullopt};
 }
 
 }  // namespace megamoe

@@ -6,6 +6,7 @@
 
 #include "base/check.hpp"
 #include "base/integers.hpp"
+#include "base/names.hpp"
 #include "numerics/bf16.hpp"
 #include "numerics/block_scale.hpp"
 #include "numerics/e2m1.hpp"
@@ -146,8 +147,10 @@ FormattedMatrix::FormattedMatrix(const MatrixView& matrix, WeightFormat format,
   if (matrix.format == format) return;
   if (matrix.format != WeightFormat::bf16 && format != WeightFormat::bf16) {
     fail(ErrorCode::unsupported,
-         "{} is {} and the recipe wants {}: use a recipe whose weights are {}, or bf16", what,
-         name_of(matrix.format), name_of(format), name_of(matrix.format));
+         "{} is {} and the layer wants {}: use a recipe, or shared_weights for shared experts, of "
+         "{}, "
+         "or bf16",
+         what, name_of(matrix.format), name_of(format), name_of(matrix.format));
   }
   view_.format = format;
   view_.row_stride_bytes = row_bytes(format, matrix.columns);
@@ -222,18 +225,6 @@ void FormattedMatrix::round_to_bf16(const MatrixView& matrix) {
       std::memcpy(values_.data() + row * view_.row_stride_bytes + 2 * column, &value, sizeof value);
     }
   }
-}
-
-std::string_view name_of(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::bf16:
-      return "bf16";
-    case WeightFormat::fp4:
-      return "fp4";
-    case WeightFormat::fp8:
-      return "fp8";
-  }
-  return "?";
 }
 
 }  // namespace megamoe

@@ -55,6 +55,4 @@ class FormattedMatrix {
   std::vector<std::byte> scales_;
 };
 
-std::string_view name_of(WeightFormat format);
-
 }  // namespace megamoe

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "megamoe/types.hpp"
-#include "megamoe/weights.hpp"
 
 #include "base/integers.hpp"
 
@@ -30,7 +29,7 @@ constexpr XFormat x_format(Recipe recipe) {
   return XFormat::bf16;
 }
 
-/// The format of W1 and W2.
+/// The format of W1 and W2 of the routed experts.
 constexpr WeightFormat weight_format(Recipe recipe) {
   switch (recipe) {
     case Recipe::fp8_fp4:
@@ -43,6 +42,11 @@ constexpr WeightFormat weight_format(Recipe recipe) {
       break;
   }
   return WeightFormat::bf16;
+}
+
+/// The format of W1 and W2 of the shared experts.
+constexpr WeightFormat shared_weight_format(const LayerConfig& config) {
+  return config.shared_weights.value_or(weight_format(config.recipe));
 }
 
 constexpr IntermediateFormat intermediate_format(Recipe recipe) {

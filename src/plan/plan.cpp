@@ -69,13 +69,16 @@ void validate(const LayerConfig& config) {
   check_range("shared_experts", config.shared_experts, 0, 64);
   check_range("top_k", config.top_k, 1, std::min(kMaxTopK, config.experts));
   check_range("max_tokens", config.max_tokens, 1, kMaxTokens);
-  if (weight_format(config.recipe) == WeightFormat::fp4) {
-    check_argument(
-        config.hidden % 32 == 0 && config.intermediate % 32 == 0,
-        "recipe {} has one scale per 32 columns, but hidden is {} and intermediate {}: multiples "
-        "of 32 are wanted",
-        name_of(config.recipe), config.hidden, config.intermediate);
-  }
+  const bool whole_groups = config.hidden % 32 == 0 && config.intermediate % 32 == 0;
+  check_argument(
+      whole_groups || weight_format(config.recipe) != WeightFormat::fp4,
+      "recipe {} has one scale per 32 columns, but hidden is {} and intermediate {}: multiples "
+      "of 32 are wanted",
+      name_of(config.recipe), config.hidden, config.intermediate);
+  check_argument(whole_groups || make_shape(config, 1).shared_weights != WeightFormat::fp4,
+                 "shared_weights fp4 have one scale per 32 columns, but hidden is {} and "
+                 "intermediate {}: multiples of 32 are wanted",
+                 config.hidden, config.intermediate);
   if (config.activation_limit) {
     check_argument(*config.activation_limit > 0,
                    "activation_limit is {}: a positive number is wanted, or none for no clamp",
@@ -133,10 +136,12 @@ std::string Plan::explain() const {
   };
   const std::string limit =
       config.activation_limit ? fmt::format(", limit {}", *config.activation_limit) : "";
+  const std::string shared =
+      shape.shared_weights ? fmt::format(" in {}", name_of(*shape.shared_weights)) : "";
   line("layer",
-       fmt::format("H {} I {} E {} (+{} shared) k {}, {}, {}{}", config.hidden, config.intermediate,
-                   config.experts, config.shared_experts, config.top_k, name_of(config.recipe),
-                   name_of(config.activation), limit));
+       fmt::format("H {} I {} E {} (+{} shared{}) k {}, {}, {}{}", config.hidden,
+                   config.intermediate, config.experts, config.shared_experts, shared, config.top_k,
+                   name_of(config.recipe), name_of(config.activation), limit));
   line("ranks", fmt::format("{}, {} experts each, {} tokens each (capacity {})", shape.ranks,
                             shape.experts_per_rank(), config.max_tokens, shape.max_tokens));
   line("kernels", std::string(name_of(machine.instruction_set)));

@@ -109,14 +109,15 @@ TEST(CApi, ThreadRanksOverTheCallersMatricesGiveTheBitsOfCpp) {
                      .top_k = 3,
                      .max_tokens = 16,
                      .recipe = Recipe::fp8_fp4,
-                     .activation_limit = 5.0f};
+                     .activation_limit = 5.0f,
+                     .shared_weights = WeightFormat::fp8};
   const LayerWeights weights = cli::synthetic_weights(config, 3, 0, config.experts);
   const std::vector<megamoe_expert> experts = to_c(weights.experts);
   const std::vector<megamoe_expert> shared = to_c(weights.shared);
   const megamoe_layer_weights c_weights = {experts.data(), experts.size(), shared.data(),
                                            shared.size()};
-  const megamoe_layer_config c_config = {128, 160, 6, 1, 3, 16, MEGAMOE_FP8_FP4, MEGAMOE_SWIGLU,
-                                         5.0f};
+  const megamoe_layer_config c_config = {
+      128, 160, 6, 1, 3, 16, MEGAMOE_FP8_FP4, MEGAMOE_SWIGLU, 5.0f, MEGAMOE_SHARED_FP8};
   megamoe_group* groups[2] = {};
   ASSERT_EQ(megamoe_group_threads(2, MEGAMOE_DEFAULT_DEADLINE, groups), MEGAMOE_OK)
       << megamoe_last_error();

@@ -43,6 +43,7 @@ void expect_experts(const std::vector<ExpertWeights>& got, const std::vector<Exp
 void expect_loaded(const Model& model, Recipe recipe, WeightFormat format, std::int64_t layer = 0) {
   const CheckpointLayer loaded = model.folder.load(layer);
   EXPECT_EQ(loaded.config.recipe, recipe);
+  EXPECT_FALSE(loaded.config.shared_weights);
   expect_experts(loaded.weights.experts, model.experts, format);
   expect_experts(loaded.weights.shared, model.shared, format);
 }
@@ -94,6 +95,7 @@ TEST(Quantisations, DeepSeekV4KeepsFp4ExpertsAndAnFp8SharedOne) {
   const CheckpointLayer loaded = model.folder.load(1);
   EXPECT_EQ(loaded.family, "deepseek_v4");
   EXPECT_EQ(loaded.config.recipe, Recipe::bf16_fp4);
+  EXPECT_EQ(loaded.config.shared_weights, WeightFormat::fp8);
   EXPECT_EQ(loaded.config.activation, Activation::swiglu);
   EXPECT_EQ(loaded.config.activation_limit, 10.0f);
   EXPECT_EQ(loaded.router.scores, RouterScores::sqrt_softplus);

@@ -106,7 +106,7 @@ TEST(Footprint, WeightsFromASeedTakeWhatIsSaid) {
       const std::int64_t scales = m.format == WeightFormat::fp8 ? ceil_div(m.rows, 128) : m.rows;
       return m.rows * m.row_stride_bytes + scales * m.scale_row_stride_bytes;
     };
-    EXPECT_EQ(synthetic_expert_bytes(source.config()),
+    EXPECT_EQ(synthetic_expert_bytes(source.config(), expert.gate.format),
               bytes_of(expert.gate) + bytes_of(expert.up) + bytes_of(expert.down));
   }
 }

@@ -30,6 +30,74 @@ TEST(Engine, EveryRecipeMatchesTheReferenceOnEveryExecution) {
   }
 }
 
+TEST(Engine, SharedExpertsInAnotherFormatMatchTheReferenceOnEveryExecution) {
+  for (Recipe recipe : kRecipes) {
+    for (WeightFormat shared : {WeightFormat::bf16, WeightFormat::fp4, WeightFormat::fp8}) {
+      if (shared == weight_format(recipe)) continue;
+      for (int ranks : {1, 2}) {
+        LayerConfig config = small_config(recipe);
+        config.shared_experts = 2;
+        config.shared_weights = shared;
+        EngineGroup group({.config = config, .ranks = ranks});
+        const auto all =
+            group.inputs(std::vector<std::int64_t>(static_cast<std::size_t>(ranks), 21));
+        const GroupResult fused = group.call(all, Execution::fused);
+        fused.check();
+        EXPECT_EQ(group.compare_with_reference(all, fused), "");
+        for (Execution execution : kExecutions) {
+          group.poison();
+          const GroupResult other = group.call(all, execution);
+          other.check();
+          EXPECT_EQ(difference(fused, other, config.hidden), "");
+        }
+      }
+    }
+  }
+}
+
+/// The bytes of a row of a matrix as packing lays them into a lane of a strip.
+std::vector<std::byte> lane_bytes(const std::byte* strip, WeightFormat format, std::int64_t lane,
+                                  std::int64_t columns) {
+  std::vector<std::byte> bytes;
+  for (std::int64_t column = 0; column < columns; column += columns_per_word(format)) {
+    const std::byte* word = strip + column / kChunkColumns * chunk_bytes(format) +
+                            word_offset(format, lane, column % kChunkColumns);
+    bytes.insert(bytes.end(), word, word + 4);
+  }
+  return bytes;
+}
+
+TEST(Engine, PackedBytesOfRoutedAndSharedExpertsAreThoseOfTheirMatrices) {
+  LayerConfig config = small_config(Recipe::fp8_fp4);
+  config.shared_experts = 2;
+  config.shared_weights = WeightFormat::fp8;
+  const LayerShape shape = make_shape(config, 1);
+  PackedWeights packed(shape);
+  const LayerWeights weights = cli::synthetic_weights(config, 3, 0, config.experts);
+  packed.pack(weights, 0);
+  const auto expect_kept = [&](const ExpertWeights& from, std::int64_t pool_expert) {
+    const PackedExpert expert = packed.expert(pool_expert);
+    const WeightFormat format = from.gate.format;
+    EXPECT_EQ(expert.strips.gemm1.format, format);
+    EXPECT_EQ(expert.strips.gemm2.format, format);
+    const auto row_of = [](const MatrixView& matrix, std::int64_t row) {
+      const std::byte* first = matrix.values + row * matrix.row_stride_bytes;
+      return std::vector<std::byte>(first, first + matrix.row_stride_bytes);
+    };
+    EXPECT_EQ(lane_bytes(expert.gemm1, format, 5, config.hidden), row_of(from.gate, 5));
+    EXPECT_EQ(lane_bytes(expert.gemm1, format, 16 + 5, config.hidden), row_of(from.up, 5));
+    EXPECT_EQ(lane_bytes(expert.gemm2, format, 31, config.intermediate), row_of(from.down, 31));
+  };
+  for (std::int64_t e = 0; e < config.experts; ++e) {
+    expect_kept(weights.experts[static_cast<std::size_t>(e)], e);
+  }
+  expect_kept(weights.shared[0], config.experts);
+  expect_kept(weights.shared[1], config.experts + 1);
+  const std::byte* end = packed.strips().data() + packed.strips().size();
+  const PackedExpert last = packed.expert(config.experts + 1);
+  EXPECT_EQ(last.gemm2 + last.strips.gemm2.bytes(), end);
+}
+
 TEST(Engine, BitsDoNotDependOnRanksWorkersOrBlocks) {
   LayerConfig config = small_config();
   config.max_tokens = 40;

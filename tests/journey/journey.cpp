@@ -263,7 +263,7 @@ void Journey::print_pull() const {
 
 void Journey::print_gemm1() {
   const std::int64_t h = plan_.shape.hidden;
-  const StripShape strips = weights_.gemm1_shape();
+  const StripShape strips = weights_.expert(local_).strips.gemm1;
   const std::vector<float> sums = multiply_row(
       {.format = PanelFormat::e4m3_ue8m0_32,
        .values = region<std::byte>(RegionId::gemm1_input, owner_) + row_ * h,
@@ -316,7 +316,7 @@ void Journey::print_intermediate() {
 void Journey::print_gemm2() {
   const std::int64_t h = plan_.shape.hidden;
   const std::int64_t i = plan_.shape.intermediate;
-  const StripShape strips = weights_.gemm2_shape();
+  const StripShape strips = weights_.expert(local_).strips.gemm2;
   const std::vector<float> sums =
       multiply_row({.format = PanelFormat::e4m3_ue8m0_128,
                     .values = region<std::byte>(RegionId::gemm2_input, owner_) + row_ * i,

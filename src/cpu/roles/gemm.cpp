@@ -141,11 +141,11 @@ void gemm1(const CpuCall& call, const TeamMember& me, const Task& task) {
   const BlockRows block = rows_of_block(call, scratch, task);
   wait_for_arrival(call, task, block.rows);
 
-  const StripShape strips = call.weights.gemm1_shape();
+  const PackedExpert expert = call.weights.expert(task.expert);
+  const StripShape& strips = expert.strips.gemm1;
   const std::int64_t first_strip = task.part * kTaskStrips;
-  const StripRange range{
-      call.weights.expert(task.expert).gemm1 + first_strip * strips.strip_bytes(), strips,
-      min64(kTaskStrips, strips.strips - first_strip)};
+  const StripRange range{expert.gemm1 + first_strip * strips.strip_bytes(), strips,
+                         min64(kTaskStrips, strips.strips - first_strip)};
   const std::int64_t row_bytes = x_row_bytes(shape.recipe, shape.hidden);
   const std::int64_t scale_bytes = x_scale_row_bytes(shape.recipe, shape.hidden);
   multiply(
@@ -162,7 +162,6 @@ void gemm1(const CpuCall& call, const TeamMember& me, const Task& task) {
        .valid_columns = shape.hidden},
       range, scratch);
 
-  const PackedExpert expert = call.weights.expert(task.expert);
   const std::int64_t first_intermediate = task.part * kIntermediateGroup;
   call.kernels.activate(
       {.sums = scratch.sums.floats(),
@@ -187,10 +186,10 @@ void gemm2(const CpuCall& call, const TeamMember& me, const Task& task) {
   const BlockRows block = rows_of_block(call, scratch, task);
   wait_for_readiness(call, task);
 
-  const StripShape strips = call.weights.gemm2_shape();
+  const PackedExpert expert = call.weights.expert(task.expert);
+  const StripShape& strips = expert.strips.gemm2;
   const std::int64_t first_column = task.part * call.plan.gemm2_columns;
   const std::int64_t first_strip = first_column / kStripLanes;
-  const PackedExpert expert = call.weights.expert(task.expert);
   const StripRange range{expert.gemm2 + first_strip * strips.strip_bytes(), strips,
                          min64(call.plan.gemm2_columns / kStripLanes, strips.strips - first_strip)};
   const std::int64_t row_bytes = intermediate_row_bytes(shape.recipe, shape.intermediate);
