@@ -19,9 +19,11 @@ class LayerConfig:
             activations, then of W1 and W2.
         activation: "swiglu", or "swiglu_oai" (gpt-oss).
         activation_limit: the clamp of the activation, or None; "swiglu_oai" uses 7 when None.
+        shared_weights: "bf16", "fp4" or "fp8", the format of the shared experts' W1 and W2; or None: as
+            the recipe's.
     """
 
-    def __init__(self, *, hidden: int, intermediate: int, experts: int, top_k: int, max_tokens: int, shared_experts: int = 0, recipe: str = 'fp8_fp4', activation: str = 'swiglu', activation_limit: float | None = None) -> None: ...
+    def __init__(self, *, hidden: int, intermediate: int, experts: int, top_k: int, max_tokens: int, shared_experts: int = 0, recipe: str = 'fp8_fp4', activation: str = 'swiglu', activation_limit: float | None = None, shared_weights: str | None = None) -> None: ...
 
     @property
     def hidden(self) -> int: ...
@@ -76,6 +78,12 @@ class LayerConfig:
 
     @activation_limit.setter
     def activation_limit(self, arg: float | None, /) -> None: ...
+
+    @property
+    def shared_weights(self) -> str | None: ...
+
+    @shared_weights.setter
+    def shared_weights(self, arg: str | None, /) -> None: ...
 
     def copy(self) -> LayerConfig: ...
 
