@@ -22,6 +22,7 @@
 #include "cli/layer_options.hpp"
 #include "cli/mqa_bench.hpp"
 #include "cli/plot.hpp"
+#include "cli/report.hpp"
 #include "cli/text.hpp"
 
 namespace megamoe::cli {
@@ -73,7 +74,7 @@ std::string point_table(const std::vector<SweepPoint>& points, const MachineRate
   return table.str();
 }
 
-void write_plot(const std::string& path, const std::string& title,
+void write_plot(const std::string& path, const std::string& title, const std::string& subtitle,
                 const std::vector<SweepPoint>& points) {
   std::map<Execution, Series> by_execution;
   for (const SweepPoint& point : points) {
@@ -81,7 +82,7 @@ void write_plot(const std::string& path, const std::string& title,
     series.name = name_of(point.execution);
     series.points.emplace_back(point.tokens, point.median_ns / 1e3);
   }
-  Chart chart{title, "tokens per rank", "time of a call, us (median)", {}};
+  Chart chart{title, subtitle, "tokens per rank", "time of a call, us (median)", {}};
   for (auto& [execution, series] : by_execution) {
     std::sort(series.points.begin(), series.points.end());
     chart.series.push_back(std::move(series));
@@ -108,14 +109,17 @@ void report(const BenchOptions& options, const LayerSource& source, const Measur
   fmt::print("machine: {}, {}\n\n{}", measured.device, measured.machine,
              point_table(measured.points, measured.rates, measured.arithmetic));
   if (!options.json.empty()) {
-    append_records(options.json,
-                   bench_records(source, measured.kernel, measured.device, measured.points));
+    nlohmann::json records =
+        bench_records(source, measured.kernel, measured.device, measured.points);
+    for (nlohmann::json& record : records) add_note(source, record);
+    append_records(options.json, records);
     fmt::print("added {} records to {}\n", measured.points.size(), options.json);
   }
   if (!options.plot.empty()) {
     const std::string title = fmt::format("{}, {}, {} ranks", source.description(),
                                           name_of(source.config().recipe), source.ranks());
-    write_plot(options.plot, title, measured.points);
+    write_plot(options.plot, title, fmt::format("{}, {}", measured.kernel, measured.device),
+               measured.points);
   }
 }
 
@@ -129,11 +133,11 @@ SweepRequest sweep_request(const BenchOptions& options) {
 
 void print_headline(const LayerSource& source, const TeamChoice& choice, const std::string& what) {
   const LayerConfig& config = source.config();
-  fmt::print("{}: H {} I {} E {} (+{} shared) k {}, {}; {}, {}, backend {}{}\n",
+  fmt::print("{}: H {} I {} E {} (+{} shared) k {}, {}; {}, {}, backend {}{}\n{}",
              source.description(), config.hidden, config.intermediate, config.experts,
              config.shared_experts, config.top_k, name_of(config.recipe), choice.team.description(),
              what, name_of(choice.team.backend()),
-             choice.reason.empty() ? "" : fmt::format(" ({})", choice.reason));
+             choice.reason.empty() ? "" : fmt::format(" ({})", choice.reason), note_line(source));
   std::fflush(stdout);
 }
 

@@ -7,6 +7,7 @@
 #include "api/cuda_plan.hpp"
 #include "cli/gpu_rates.hpp"
 #include "cli/prediction.hpp"
+#include "cli/report.hpp"
 #include "cli/text.hpp"
 #include "device/gpu.hpp"
 
@@ -42,8 +43,9 @@ nlohmann::json report_cuda_plan(const LayerSource& source, const LayerOptions& o
   const CudaPlan plan =
       plan_cuda_layer(source.config(), source.ranks(), options, target.multiprocessors / sharers);
   const std::int64_t weights = plan.shape.experts_per_rank() * plan.expert_bytes;
-  fmt::print("{}, backend cuda, for {}{}\n\n{}\n", source.description(), target.name,
-             sharers > 1 ? fmt::format(", shared by {} ranks", sharers) : "", plan.explain());
+  fmt::print("{}, backend cuda, for {}{}\n{}\n{}\n", source.description(), target.name,
+             sharers > 1 ? fmt::format(", shared by {} ranks", sharers) : "", note_line(source),
+             plan.explain());
   fmt::print("each rank needs {} of GPU memory: arena {}, packed weights {}\n\n",
              human_bytes(plan.arena.bytes + weights), human_bytes(plan.arena.bytes),
              human_bytes(weights));

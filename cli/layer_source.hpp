@@ -46,6 +46,9 @@ class LayerSource {
   /// "deepseek_v3 layer 3 of DIR" or "demo layer from seed 1".
   const std::string& description() const { return description_; }
 
+  /// What of a checkpoint's weights is not kept as it is stored, in words; "" if all is.
+  std::string note() const { return checkpoint_ ? checkpoint_->note : ""; }
+
   std::int64_t ranks() const { return request_.ranks; }
   std::int64_t tokens(std::int64_t rank) const;
   std::int64_t total_tokens() const;

@@ -136,7 +136,8 @@ int plan_layer_of(const PlanOptions& options) {
   request.ranks = options.layer->ranks.value_or(request.ranks);
   const LayerSource source(request);
   if (is_for_cuda(*options.layer, source)) {
-    const auto document = report_cuda_plan(source, options.layer->plan, options.rates);
+    auto document = report_cuda_plan(source, options.layer->plan, options.rates);
+    add_note(source, document);
     if (!options.json.empty()) write_json(options.json, document);
     return 0;
   }
@@ -146,8 +147,8 @@ int plan_layer_of(const PlanOptions& options) {
   const std::int64_t tokens = source.config().max_tokens;
   const auto choices = decisions(plan, without, options.layer->plan);
 
-  fmt::print("{}\n\n{}\n{}\n{}\n", source.description(), plan.explain(), decision_table(choices),
-             memory_table(plan, footprint, tokens));
+  fmt::print("{}\n{}\n{}\n{}\n{}\n", source.description(), note_line(source), plan.explain(),
+             decision_table(choices), memory_table(plan, footprint, tokens));
   const HostMemory host = available_host_memory();
   fmt::print(
       "Arena pages come as they are touched: all of them only when every token of every rank is "
@@ -163,6 +164,7 @@ int plan_layer_of(const PlanOptions& options) {
   if (!options.json.empty()) {
     nlohmann::json document = to_json(plan, footprint, tokens, choices);
     document["layer"] = source.description();
+    add_note(source, document);
     document["prediction"] = to_json(prediction, rates);
     write_json(options.json, document);
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -12,10 +13,14 @@ namespace {
 
 constexpr double kWidth = 720;
 constexpr double kHeight = 440;
-constexpr double kLeft = 80;
-constexpr double kRight = 150;  // the names of the lines stand there
-constexpr double kTop = 48;
+constexpr double kLeft = 104;   // room for eight digits
+constexpr double kRight = 110;  // the names of the lines stand there
+constexpr double kTop = 64;
 constexpr double kBottom = 64;
+// Between the outermost points and the frame, as a part of an axis: no point lies on a line.
+constexpr double kPadding = 0.05;
+constexpr double kLeastTickDistance = 34;  // the width of a label
+constexpr std::size_t kMostTitleBytes = 72;
 // Told apart by colour-blind readers as well, and on paper.
 constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9"};
 
@@ -35,6 +40,28 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
+bool continues_character(char c) {
+  return (static_cast<unsigned char>(c) & 0xc0u) == 0x80u;
+}
+
+/// Without its middle where it is long: a path begins and ends with what tells it apart.
+std::string shortened(const std::string& text) {
+  if (text.size() <= kMostTitleBytes) return text;
+  std::size_t front = kMostTitleBytes / 3;
+  std::size_t back = text.size() - 2 * kMostTitleBytes / 3;
+  while (front > 0 && continues_character(text[front])) --front;
+  while (back < text.size() && continues_character(text[back])) ++back;
+  return text.substr(0, front) + "\u2026" + text.substr(back);
+}
+
+/// 0.5, 200, 20 000: whole numbers in groups of three digits.
+std::string number_text(double value) {
+  if (value < 1000 || value >= 1e15) return fmt::format("{:g}", value);
+  std::string digits = fmt::format("{:.0f}", value);
+  for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, "\u00a0");
+  return digits;
+}
+
 /// A logarithmic axis from `low` to `high`, which are widened to differ.
 struct Axis {
   double low = std::numeric_limits<double>::infinity();
@@ -52,14 +79,24 @@ struct Axis {
       low /= 1.5;
       high *= 1.5;
     }
+    const double room = std::pow(high / low, kPadding);
+    low /= room;
+    high *= room;
   }
   double at(double value) const {
     return begin + (end - begin) * std::log(value / low) / std::log(high / low);
   }
+  /// Whether labels at all of these, ascending, leave each other room.
+  bool has_room_for(const std::vector<double>& values) const {
+    for (std::size_t n = 1; n < values.size(); ++n) {
+      if (std::fabs(at(values[n]) - at(values[n - 1])) < kLeastTickDistance) return false;
+    }
+    return !values.empty();
+  }
   /// 1, 2 and 5 times powers of ten inside; powers alone where that would be too many.
   std::vector<double> ticks() const {
     std::vector<double> ticks;
-    const bool many = high / low > 2000;
+    const bool many = high / low > 20000;
     for (int power = static_cast<int>(std::floor(std::log10(low))); std::pow(10.0, power) <= high;
          ++power) {
       for (double digit : {1.0, 2.0, 5.0}) {
@@ -82,23 +119,23 @@ std::string text_at(double x, double y, const std::string& anchor, const std::st
                      escaped(text));
 }
 
-std::string grid(const Axis& x, const Axis& y) {
+std::string grid(const Axis& x, const std::vector<double>& x_ticks, const Axis& y) {
   std::string out = "<g stroke=\"#dddddd\">\n";
   const auto line = [&out](double x1, double y1, double x2, double y2) {
     out += fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", x1, y1,
                        x2, y2);
   };
-  for (double tick : x.ticks()) line(x.at(tick), y.begin, x.at(tick), y.end);
+  for (double tick : x_ticks) line(x.at(tick), y.begin, x.at(tick), y.end);
   for (double tick : y.ticks()) line(x.begin, y.at(tick), x.end, y.at(tick));
   out += "</g>\n<g stroke=\"black\">\n";
   line(x.begin, y.begin, x.end, y.begin);
   line(x.begin, y.begin, x.begin, y.end);
   out += "</g>\n";
-  for (double tick : x.ticks()) {
-    out += text_at(x.at(tick), y.begin + 18, "middle", fmt::format("{:g}", tick));
+  for (double tick : x_ticks) {
+    out += text_at(x.at(tick), y.begin + 18, "middle", number_text(tick));
   }
   for (double tick : y.ticks()) {
-    out += text_at(x.begin - 8, y.at(tick) + 4, "end", fmt::format("{:g}", tick));
+    out += text_at(x.begin - 8, y.at(tick) + 4, "end", number_text(tick));
   }
   return out;
 }
@@ -125,10 +162,12 @@ std::string draw(const Series& series, const char* colour, const Axis& x, const 
 std::string line_chart(const Chart& chart) {
   Axis x{.begin = kLeft, .end = kWidth - kRight};
   Axis y{.begin = kHeight - kBottom, .end = kTop};
+  std::set<double> measured;
   for (const Series& series : chart.series) {
     for (const auto& point : series.points) {
       if (!drawable(point)) continue;
       x.include(point.first);
+      measured.insert(point.first);
       y.include(point.second);
     }
   }
@@ -139,8 +178,12 @@ std::string line_chart(const Chart& chart) {
       "{1}\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" "
       "fill=\"white\"/>\n",
       kWidth, kHeight);
-  out += text_at(kLeft, 24, "start", chart.title);
-  out += grid(x, y);
+  out += fmt::format("<g font-size=\"14\">{}</g>\n",
+                     text_at(kLeft, 26, "start", shortened(chart.title)));
+  out += fmt::format("<g fill=\"#555555\">{}</g>\n",
+                     text_at(kLeft, 46, "start", shortened(chart.subtitle)));
+  const std::vector<double> own(measured.begin(), measured.end());
+  out += grid(x, x.has_room_for(own) ? own : x.ticks(), y);
   out += text_at((x.begin + x.end) / 2, kHeight - 20, "middle", chart.x_label);
   out += fmt::format("<text transform=\"translate(20,{:.1f}) rotate(-90)\" text-anchor=\"middle\">",
                      (y.begin + y.end) / 2) +

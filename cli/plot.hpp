@@ -13,13 +13,15 @@ struct Series {
 };
 
 struct Chart {
-  std::string title;
+  std::string title;     ///< shortened in its middle where the picture is too narrow
+  std::string subtitle;  ///< what was measured on what; may be empty
   std::string x_label;
   std::string y_label;
   std::vector<Series> series;
 };
 
-/// A whole SVG document. Points that are not positive are left out.
+/// A whole SVG document. The points' own x are marked where there is room for all of them. Points
+/// that are not positive are left out.
 std::string line_chart(const Chart& chart);
 
 }  // namespace megamoe::cli

@@ -131,6 +131,16 @@ std::string summary(const std::vector<CallReport>& reports) {
       per_ns(sum.pulled_bytes + sum.pushed_bytes, ns));
 }
 
+std::string note_line(const LayerSource& source) {
+  const std::string note = source.note();
+  return note.empty() ? "" : fmt::format("note: {}\n", note);
+}
+
+void add_note(const LayerSource& source, nlohmann::json& document) {
+  const std::string note = source.note();
+  if (!note.empty()) document["note"] = note;
+}
+
 nlohmann::json to_json(const LayerSource& source, const ExecutionResult& result,
                        const Check* check) {
   const LayerConfig& config = source.config();
@@ -161,6 +171,7 @@ nlohmann::json to_json(const LayerSource& source, const ExecutionResult& result,
                           {"top_k", config.top_k},
                           {"ranks", ranks},
                           {"total_us", static_cast<double>(slowest_ns(result.reports)) / 1e3}};
+  add_note(source, document);
   if (check != nullptr) {
     document["check"] = {{"tokens", check->tokens},
                          {"relative_l2", check->relative_l2},

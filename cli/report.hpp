@@ -46,6 +46,12 @@ std::string summary(const std::vector<CallReport>& reports);
 nlohmann::json to_json(const LayerSource& source, const ExecutionResult& result,
                        const Check* check);
 
+/// The source's note as a line of its own; "" if it has none.
+std::string note_line(const LayerSource& source);
+
+/// Adds the source's note to a document or record about its layer; nothing if it has none.
+void add_note(const LayerSource& source, nlohmann::json& document);
+
 /// Writes the file and says so. Throws Error{io}.
 void write_json(const std::string& path, const nlohmann::json& document);
 

@@ -39,12 +39,12 @@ void write_output(const std::string& path, const std::vector<float>& y, std::int
 void print_headline(const LayerSource& source, const std::string& execution,
                     const TeamChoice& choice) {
   const LayerConfig& config = source.config();
-  fmt::print("{}: H {} I {} E {} (+{} shared) k {}, {}, {}; {} on {}, backend {}{}\n",
+  fmt::print("{}: H {} I {} E {} (+{} shared) k {}, {}, {}; {} on {}, backend {}{}\n{}",
              source.description(), config.hidden, config.intermediate, config.experts,
              config.shared_experts, config.top_k, name_of(config.recipe),
              name_of(config.activation), execution, choice.team.description(),
              name_of(choice.team.backend()),
-             choice.reason.empty() ? "" : fmt::format(" ({})", choice.reason));
+             choice.reason.empty() ? "" : fmt::format(" ({})", choice.reason), note_line(source));
   std::fflush(stdout);
 }
 

@@ -82,8 +82,9 @@ int verify(LayerOptionValues& values) {
   RankTeam team = make_team(values, process_environment());
   const LayerSource source(values.layer);
   if (team.leads()) {
-    fmt::print("{}: {}, {} tokens over {} ranks\n", source.description(),
-               name_of(source.config().recipe), source.total_tokens(), source.ranks());
+    fmt::print("{}: {}, {} tokens over {} ranks\n{}", source.description(),
+               name_of(source.config().recipe), source.total_tokens(), source.ranks(),
+               note_line(source));
     std::fflush(stdout);
   }
   // Ranks are forked before anything else runs, which may start threads or a device.

@@ -104,7 +104,56 @@ def tensor(path, name):
         return header[name]["dtype"], header[name]["shape"], file.read(end - begin)
 
 
+def write_model(path, config, tensors):
+    """A checkpoint folder. tensors: name to (dtype, shape, bytes)."""
+    os.mkdir(path)
+    with open(os.path.join(path, "config.json"), "w") as file:
+        json.dump(config, file)
+    header, data = {}, b""
+    for name, (dtype, shape, values) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
+        data += values
+    text = json.dumps(header).encode()
+    with open(os.path.join(path, "model.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def write_nvfp4_model(path):
+    """Qwen3-MoE with experts in NVFP4, which no recipe keeps."""
+    tensors = {"model.layers.0.mlp.gate.weight": ("F32", [4, 64], struct.pack("<256f", *range(256)))}
+    for expert in range(4):
+        for name in ("gate_proj", "up_proj", "down_proj"):
+            base = f"model.layers.0.mlp.experts.{expert}.{name}"
+            tensors[base + ".weight"] = ("U8", [64, 32], bytes((expert + 37 * i) % 256 for i in range(2048)))
+            tensors[base + ".weight_scale"] = ("F8_E4M3", [64, 4], bytes(48 + i % 9 for i in range(256)))
+            tensors[base + ".weight_scale_2"] = ("F32", [], struct.pack("<f", 0.05))
+    write_model(path, {"model_type": "qwen3_moe", "num_hidden_layers": 1, "hidden_size": 64, "moe_intermediate_size": 64,
+                       "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True,
+                       "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}, tensors)
+
+
+def test_note(folder):
+    """What a checkpoint's weights were turned into is said by all that run them."""
+    model, note = os.path.join(folder, "nvfp4"), "NVFP4 weights were dequantised to bf16"
+    write_nvfp4_model(model)
+    common = ["--checkpoint", model, "--tokens", "3", "--ranks", "1"]
+    for command, *more in (["run"], ["verify"], ["bench", "--bandwidth", "10", "--gflops", "10"],
+                           ["plan", "--bandwidth", "10", "--gflops", "10"]):
+        path = os.path.join(folder, f"note-{command}.json")
+        json_option = [] if command == "verify" else ["--json", path]
+        result = call(command, *common, *more, *json_option)
+        expect(result.returncode == 0, f"{command} of an NVFP4 layer failed", result)
+        expect(result.stdout.count("note: " + note) == 1, f"{command} does not say the note once", result)
+        if json_option and os.path.exists(path):
+            document = json.load(open(path))
+            for record in document if isinstance(document, list) else [document]:
+                expect(note in record.get("note", ""), f"the JSON of {command} has no note", result)
+        elif json_option:
+            expect(False, f"{command} wrote no JSON", result)
+
+
 with tempfile.TemporaryDirectory() as folder:
+    test_note(folder)
     y, figures = os.path.join(folder, "y.safetensors"), os.path.join(folder, "run.json")
     fixture = os.path.join(FIXTURES, "gpt_oss")
     source = ["--checkpoint", fixture, "--layer", "0", "--input", os.path.join(fixture, "expected.safetensors")]
