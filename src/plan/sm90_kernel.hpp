@@ -1,6 +1,7 @@
 // What one instantiation of the fused kernel is made for, and how it cuts its shared memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/integers.hpp"
