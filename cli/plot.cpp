@@ -54,9 +54,9 @@ std::string shortened(const std::string& text) {
   return text.substr(0, front) + "\u2026" + text.substr(back);
 }
 
-/// 0.5, 200, 20 000: whole numbers in groups of three digits.
+/// 0.5, 200, 20 000: four digits that count, whole numbers in groups of three digits.
 std::string number_text(double value) {
-  if (value < 1000 || value >= 1e15) return fmt::format("{:g}", value);
+  if (value < 1000 || value >= 1e15) return fmt::format("{:.4g}", value);
   std::string digits = fmt::format("{:.0f}", value);
   for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, "\u00a0");
   return digits;
@@ -147,10 +147,10 @@ std::string draw(const Series& series, const char* colour, const Axis& x, const 
     if (!drawable(point)) continue;
     line += fmt::format("{:.1f},{:.1f} ", x.at(point.first), y.at(point.second));
     dots += fmt::format(
-        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" fill=\"{}\"><title>{}: {:g}, "
-        "{:.4g}</title></circle>\n",
-        x.at(point.first), y.at(point.second), colour, escaped(series.name), point.first,
-        point.second);
+        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" fill=\"{}\"><title>{}: {}, "
+        "{}</title></circle>\n",
+        x.at(point.first), y.at(point.second), colour, escaped(series.name),
+        number_text(point.first), number_text(point.second));
   }
   return fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n",
                      line, colour) +

@@ -395,7 +395,6 @@ megamoe_status megamoe_mqa_enqueue_in_chunks(const megamoe_mqa_input* input,
                                              const megamoe_mqa_output* output, int64_t buffer_bytes,
                                              megamoe_mqa_consumer consumer, void* user,
                                              void* stream);
-
 #ifdef __cplusplus
 }  // extern "C"
 #endif
