@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "megamoe/megamoe.h"
 #include "megamoe/mqa_logits.hpp"
 
@@ -13,12 +15,14 @@ struct megamoe_mqa {
 namespace megamoe::c {
 namespace {
 
-/// An enumeration of two values, whose numbers are those of the C++ one.
+/// An enumeration of two values, whose numbers are those of the C++ one. Its bytes are read as a
+/// number: C may leave any there, and C++ may not read an enumeration that holds none of its own.
 template <class To, class From>
-To two_valued(From value, const char* name) {
-  const int number = static_cast<int>(value);
-  check_argument(number == 0 || number == 1, "{} is {}: a value of its enumeration is wanted", name,
-                 number);
+To two_valued(const From& value, const char* name) {
+  unsigned number = 0;
+  static_assert(sizeof number == sizeof value);
+  std::memcpy(&number, &value, sizeof number);
+  check_argument(number <= 1, "{} is {}: a value of its enumeration is wanted", name, number);
   return static_cast<To>(number);
 }
 
