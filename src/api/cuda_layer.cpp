@@ -56,8 +56,8 @@ CudaLayer::CudaLayer(const LayerConfig& config, const WeightSource& source, cons
   const std::uint32_t ordinal = group_.state().next_layer();
   layer_ = agreed_step(communicator, "packing weights", [&] {
     const device::CurrentDevice current = gpu().use();
-    auto layer = std::make_unique<sm90::FusedLayer>(
-        config, sm90::FusedOptions{.rank = group_.rank(),
+    auto layer = std::make_unique<sm90::DeviceLayer>(
+        config, sm90::DeviceLayerOptions{.rank = group_.rank(),
                                    .arenas = arena_->bases(group_.ranks()),
                                    .blocks = static_cast<int>(plan_.machine.blocks),
                                    .deadline = communicator.deadline(),

@@ -7,7 +7,7 @@
 #include "api/cuda_plan.hpp"
 #include "api/gpu_rank.hpp"
 #include "api/layer_state.hpp"
-#include "sm90/fused_layer.hpp"
+#include "sm90/device_layer.hpp"
 
 namespace megamoe {
 
@@ -44,7 +44,7 @@ class CudaLayer final : public LayerState {
   Group group_;
   CudaPlan plan_;
   std::shared_ptr<GpuRankArena> arena_;
-  std::unique_ptr<sm90::FusedLayer> layer_;
+  std::unique_ptr<sm90::DeviceLayer> layer_;
   std::shared_ptr<CallEvents> events_;  // of the last call
   bool pending_ = false;                // whether that call has not been waited for
   std::int64_t tokens_ = 0;             // of that call

@@ -84,7 +84,7 @@ void save_packed_pieces(const std::filesystem::path& file, const LayerShape& sha
 }
 
 void load_packed_pieces(const std::filesystem::path& path, const LayerShape& shape, int rank,
-                        sm90::FusedLayer& layer) {
+                        sm90::DeviceLayer& layer) {
   const SafetensorsFile file(path);
   check_description(file, path, description_of(shape, rank, kTiles));
   layer.load([&](const std::string& name) { return file.tensor(name).bytes; });

@@ -7,7 +7,7 @@
 
 #include "cpu/packed_weights.hpp"
 #include "plan/plan.hpp"
-#include "sm90/fused_layer.hpp"
+#include "sm90/device_layer.hpp"
 
 namespace megamoe {
 
@@ -24,6 +24,6 @@ void load_packed_file(const std::filesystem::path& file, const Plan& plan, int r
 void save_packed_pieces(const std::filesystem::path& file, const LayerShape& shape, int rank,
                         const std::vector<sm90::PackedPiece>& pieces);
 void load_packed_pieces(const std::filesystem::path& file, const LayerShape& shape, int rank,
-                        sm90::FusedLayer& layer);
+                        sm90::DeviceLayer& layer);
 
 }  // namespace megamoe

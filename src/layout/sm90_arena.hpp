@@ -47,6 +47,8 @@ struct alignas(64) GridCounters {
   std::uint32_t scattered;             ///< blocks whose source lists are written
   alignas(64) std::uint32_t finished;  ///< blocks whose pushes are done
   alignas(64) std::uint32_t ticket;    ///< next task, counted from the grid's size
+  alignas(64) std::uint32_t ticket2;   ///< the same of K2
+  alignas(64) std::uint32_t open;      ///< 1 once K1 has passed barrier A: K2 may begin
 };
 
 /// What GEMM 1 and GEMM 2 must know of a pool row.

@@ -1,55 +1,55 @@
 // In place of src/sm90/.
 #include "no_cuda/absent.hpp"
-#include "sm90/fused_layer.hpp"
+#include "sm90/device_layer.hpp"
 #include "sm90/prepare.hpp"
 
 namespace megamoe::sm90 {
 
-struct FusedLayer::State {};
+struct DeviceLayer::State {};
 
 // No layer can be made, so nothing is there to be called.
-FusedLayer::FusedLayer(const LayerConfig&, const LayerWeights&, const FusedOptions&) {
+DeviceLayer::DeviceLayer(const LayerConfig&, const LayerWeights&, const DeviceLayerOptions&) {
   fail_without_cuda();
 }
-FusedLayer::FusedLayer(const LayerConfig&, const FusedOptions&) {
+DeviceLayer::DeviceLayer(const LayerConfig&, const DeviceLayerOptions&) {
   fail_without_cuda();
 }
-FusedLayer::~FusedLayer() = default;
-FusedLayer::FusedLayer(FusedLayer&&) noexcept = default;
-GpuBatch FusedLayer::batch() const {
+DeviceLayer::~DeviceLayer() = default;
+DeviceLayer::DeviceLayer(DeviceLayer&&) noexcept = default;
+GpuBatch DeviceLayer::batch() const {
   fail_without_cuda();
 }
-void FusedLayer::enqueue(const GpuCall&, void*) {
+void DeviceLayer::enqueue(const GpuCall&, void*) {
   fail_without_cuda();
 }
-void FusedLayer::forward(std::int64_t, BFloat16*, void*, const GpuOverrides&) {
+void DeviceLayer::forward(std::int64_t, BFloat16*, void*, const GpuOverrides&) {
   fail_without_cuda();
 }
-void FusedLayer::wait(void*) {
+void DeviceLayer::wait(void*) {
   fail_without_cuda();
 }
-void FusedLayer::check() {
+void DeviceLayer::check() {
   fail_without_cuda();
 }
-std::vector<std::int64_t> FusedLayer::rows_per_expert() const {
+std::vector<std::int64_t> DeviceLayer::rows_per_expert() const {
   fail_without_cuda();
 }
-void FusedLayer::refresh(const LayerWeights&) {
+void DeviceLayer::refresh(const LayerWeights&) {
   fail_without_cuda();
 }
-std::vector<PackedPiece> FusedLayer::packed() const {
+std::vector<PackedPiece> DeviceLayer::packed() const {
   fail_without_cuda();
 }
-void FusedLayer::load(const std::function<std::span<const std::byte>(const std::string&)>&) {
+void DeviceLayer::load(const std::function<std::span<const std::byte>(const std::string&)>&) {
   fail_without_cuda();
 }
-GpuPlan FusedLayer::plan(std::int64_t, const GpuOverrides&) const {
+GpuPlan DeviceLayer::plan(std::int64_t, const GpuOverrides&) const {
   fail_without_cuda();
 }
-std::int64_t FusedLayer::rounded_weights() const {
+std::int64_t DeviceLayer::rounded_weights() const {
   fail_without_cuda();
 }
-std::int64_t FusedLayer::expert_bytes() const {
+std::int64_t DeviceLayer::expert_bytes() const {
   fail_without_cuda();
 }
 

@@ -1,4 +1,4 @@
-// What one instantiation of the fused kernel is made for, and how it cuts its shared memory.
+// What one instantiation of the kernels is made for, and how it cuts its shared memory.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,22 @@ inline constexpr int kTaskRing = 4;
 inline constexpr std::int64_t kMaxSharedBytes = 232448;
 inline constexpr std::int64_t kSmRegisters = 65536;
 
-/// The one template parameter of the kernel.
+/// What one launch does of a call: all of it, or its part of the split. K1 counts, pulls and does
+/// GEMM 1; K2 does GEMM 2 and pushes. K3, combine, has no tiles and so no KernelShape.
+enum class KernelPart : int { fused, k1, k2 };
+
+constexpr bool does_gemm1(KernelPart part) {
+  return part != KernelPart::k2;
+}
+constexpr bool does_gemm2(KernelPart part) {
+  return part != KernelPart::k1;
+}
+constexpr TaskSet task_set(KernelPart part) {
+  if (part == KernelPart::fused) return TaskSet::all;
+  return part == KernelPart::k1 ? TaskSet::pull_and_gemm1 : TaskSet::gemm2;
+}
+
+/// The tile that a kernel is instantiated for.
 struct KernelShape {
   int tokens;       ///< N: tokens of a block, the token tile of wgmma
   int math_groups;  ///< math warpgroups, one slab of 64 rows each: 2 or 4
@@ -43,12 +58,14 @@ struct KernelShape {
     return static_cast<int>(kSmRegisters / threads() / 8 * 8);
   }
   /// What the sums and fragments of the tile leave over, in steps that ptxas spills nothing with.
-  constexpr int loader_registers() const {
+  constexpr int loader_registers(KernelPart part) const {
     if (math_groups == 4) return 64;
+    if (part == KernelPart::k2) return 40;  // nothing to pull
     return tokens <= 144 ? 72 : tokens <= 160 ? 64 : 56;
   }
-  constexpr int math_registers() const {
-    return (launch_registers() + (launch_registers() - loader_registers()) / math_groups) / 8 * 8;
+  constexpr int math_registers(KernelPart part) const {
+    return (launch_registers() + (launch_registers() - loader_registers(part)) / math_groups) / 8 *
+           8;
   }
 };
 
@@ -59,6 +76,12 @@ struct KernelShape {
 inline constexpr KernelShape kKernelShapes[] = {{16, 4},  {32, 4},  {48, 4},  {64, 2},
                                                 {80, 2},  {96, 2},  {112, 2}, {128, 2},
                                                 {144, 2}, {160, 2}, {176, 2}};
+
+/// The widest tile of K1 and K2: at 176 ptxas spills registers of K1.
+inline constexpr int kWidestSplitTile = 160;
+constexpr bool has_kernel(const KernelShape& shape, KernelPart part) {
+  return part == KernelPart::fused || shape.tokens <= kWidestSplitTile;
+}
 
 /// A task as the weights loader hands it to the other roles of its block. They read it where it
 /// stands, and release the slot when the task is done.

@@ -18,12 +18,47 @@ namespace {
 // in a wave.
 constexpr std::int64_t kWaveFactor = 6;
 
-KernelShape kernel_with(int token_tile) {
-  for (const KernelShape& shape : kKernelShapes) {
-    if (shape.tokens == token_tile) return shape;
+// Of the multiprocessors of a split call K1's share: GEMM 1 is two thirds of the multiplications.
+constexpr double kK1Share = 2.0 / 3;
+
+std::int64_t share_of(std::string_view name, std::optional<std::int64_t> wanted, std::int64_t own,
+                      std::int64_t most) {
+  const std::int64_t blocks = wanted.value_or(own);
+  check_argument(blocks >= 1 && blocks <= most,
+                 "{} is {}: 1 to {} is wanted, the multiprocessors that it can have", name, blocks,
+                 most);
+  return blocks;
+}
+
+/// Blocks of the kernels that are not fused.
+void plan_parts(GpuPlan& plan, const GpuMachine& machine, const GpuOverrides& overrides) {
+  const std::int64_t all = machine.blocks;
+  plan.k3_blocks = share_of("k3_workers", overrides.k3_blocks, all, all);
+  if (plan.execution != Execution::split) {
+    plan.k1_blocks = share_of("k1_workers", overrides.k1_blocks, all, all);
+    plan.k2_blocks = share_of("k2_workers", overrides.k2_blocks, all, all);
+    return;
   }
+  check_argument(all >= 2, "split execution wants two multiprocessors at least: this rank has {}",
+                 all);
+  std::int64_t k1 = std::clamp(std::llround(static_cast<double>(all) * kK1Share), 1LL, all - 1LL);
+  if (overrides.k2_blocks && *overrides.k2_blocks < all) k1 = all - *overrides.k2_blocks;
+  plan.k1_blocks = share_of("k1_workers", overrides.k1_blocks, k1, all - 1);
+  plan.k2_blocks =
+      share_of("k2_workers", overrides.k2_blocks, all - plan.k1_blocks, all - plan.k1_blocks);
+}
+
+KernelPart first_part(Execution execution) {
+  return execution == Execution::fused ? KernelPart::fused : KernelPart::k1;
+}
+
+KernelShape kernel_with(int token_tile, KernelPart part) {
   std::string tiles;
-  for (const KernelShape& shape : kKernelShapes) tiles += fmt::format(" {}", shape.tokens);
+  for (const KernelShape& shape : kKernelShapes) {
+    if (!has_kernel(shape, part)) continue;
+    if (shape.tokens == token_tile) return shape;
+    tiles += fmt::format(" {}", shape.tokens);
+  }
   fail(ErrorCode::invalid_argument, "token_tile is {}: one of{} is wanted", token_tile, tiles);
 }
 
@@ -44,7 +79,7 @@ void validate_gpu(const LayerConfig& config, std::int64_t ranks) {
   check_argument(ranks >= 1 && ranks <= 16, "{} ranks: a GPU group has 1 to 16", ranks);
 }
 
-KernelShape choose_kernel(std::int64_t expected_rows) {
+KernelShape choose_kernel(std::int64_t expected_rows, KernelPart part) {
   // A block of N tokens costs about as much as N + 128: on an H200 decoding the weights, which does
   // not depend on N, takes as long as multiplying 128 tokens.
   constexpr double kDecodeTokens = 128;
@@ -53,6 +88,7 @@ KernelShape choose_kernel(std::int64_t expected_rows) {
   KernelShape best = kKernelShapes[0];
   double least = std::numeric_limits<double>::infinity();
   for (const KernelShape& shape : kKernelShapes) {
+    if (!has_kernel(shape, part)) continue;
     // Blocks of an expert: one, and one more for each multiple of N that its rows exceed.
     double blocks = 1;
     for (double full = shape.tokens; full < rows + 6 * deviation; full += shape.tokens) {
@@ -72,7 +108,9 @@ GpuPlan make_gpu_plan(const LayerShape& shape, std::int64_t tokens, const GpuMac
   plan.shape = shape;
   plan.blocks = machine.blocks;
   const std::int64_t expected = ceil_div(tokens * shape.ranks * shape.top_k, shape.experts);
-  plan.kernel = overrides.token_tile ? kernel_with(*overrides.token_tile) : choose_kernel(expected);
+  const KernelPart part = first_part(overrides.execution);
+  plan.kernel = overrides.token_tile ? kernel_with(*overrides.token_tile, part)
+                                     : choose_kernel(expected, part);
   plan.shared =
       best_shared_layout(plan.kernel, shape.hidden, shape.experts_per_rank(), shape.ranks);
   if (overrides.stages) {
@@ -86,6 +124,10 @@ GpuPlan make_gpu_plan(const LayerShape& shape, std::int64_t tokens, const GpuMac
   check_argument(shape.experts * 8 <= plan.shared.dispatch - plan.shared.tokens,
                  "{} experts do not fit the counters of the kernel: at most {} are possible",
                  shape.experts, (plan.shared.dispatch - plan.shared.tokens) / 8);
+  plan.shared2 = best_shared_layout(plan.kernel, 0, shape.experts_per_rank(), shape.ranks);
+  plan.overrides = overrides;
+  plan.execution = overrides.execution;
+  plan_parts(plan, machine, overrides);
   plan.gemm1_tasks_per_block = shape.intermediate_groups();
   plan.gemm2_tasks_per_block =
       ceil_div(packed_gemm2(shape).row_tiles(), plan.kernel.weight_tiles());
@@ -103,12 +145,20 @@ std::string GpuPlan::explain() const {
   };
   line("kernel", fmt::format("{} tokens x {} rows, {} math warpgroups, {} threads", kernel.tokens,
                              kernel.rows(), kernel.math_groups, kernel.threads()));
-  line("registers", fmt::format("{} math, {} loaders and dispatch", kernel.math_registers(),
-                                kernel.loader_registers()));
+  const KernelPart part = first_part(execution);
+  line("registers", fmt::format("{} math, {} loaders and dispatch", kernel.math_registers(part),
+                                kernel.loader_registers(part)));
   line("pipeline", fmt::format("{} stages of {} B, {} of {} B of shared memory", shared.stages,
                                kernel.token_bytes() + kernel.weight_stage_bytes(), shared.bytes,
                                kMaxSharedBytes));
-  line("blocks", fmt::format("{}, one per multiprocessor", blocks));
+  if (execution == Execution::fused) {
+    line("blocks", fmt::format("{}, one per multiprocessor", blocks));
+  } else {
+    line("blocks",
+         fmt::format("K1 {}, K2 {} ({} stages), K3 {}, one per multiprocessor; {}", k1_blocks,
+                     k2_blocks, shared2.stages, k3_blocks,
+                     execution == Execution::split ? "K1 and K2 at once" : "one after another"));
+  }
   line("GEMM 1", fmt::format("{} tasks per block of tokens", gemm1_tasks_per_block));
   line("GEMM 2", fmt::format("{} tasks per block of tokens", gemm2_tasks_per_block));
   line("wave", fmt::format("{} of {} experts", experts_per_wave, shape.experts_per_rank()));

@@ -21,13 +21,28 @@ struct GpuOverrides {
   std::optional<int> token_tile;  ///< one of kKernelShapes
   std::optional<int> stages;
   std::optional<int> experts_per_wave;
+  Execution execution = Execution::fused;
+  /// Multiprocessors of the split's K1, K2 and K3.
+  std::optional<std::int64_t> k1_blocks;
+  std::optional<std::int64_t> k2_blocks;
+  std::optional<std::int64_t> k3_blocks;
+  // For tests of the split's progress, whose kernels a device may begin in any order.
+  bool k2_first = false;  ///< K2 is launched before K1
+  bool k1_lost = false;   ///< K1 is not launched
 };
 
 struct GpuPlan {
   LayerShape shape;
+  Execution execution = Execution::fused;
   KernelShape kernel{};
-  SharedLayout shared;
-  std::int64_t blocks = 0;
+  GpuOverrides overrides;
+  SharedLayout shared;      ///< of the fused kernel or K1
+  SharedLayout shared2;     ///< of K2, which pulls no rows
+  std::int64_t blocks = 0;  ///< of the fused kernel
+  /// Of the split's and the staged kernels. The split's K1 and K2 run at once.
+  std::int64_t k1_blocks = 0;
+  std::int64_t k2_blocks = 0;
+  std::int64_t k3_blocks = 0;
   std::int64_t experts_per_wave = 0;
   std::int64_t gemm1_tasks_per_block = 0;
   std::int64_t gemm2_tasks_per_block = 0;
@@ -40,8 +55,9 @@ struct GpuPlan {
 void validate_gpu(const LayerConfig& config, std::int64_t ranks);
 
 /// The token tile for an expected number of rows per expert, whose standard deviation is taken as
-/// that of a random choice: the one with the least expected cost of an expert's blocks.
-KernelShape choose_kernel(std::int64_t expected_rows);
+/// that of a random choice: the one that `part` has with the least expected cost of an expert's
+/// blocks.
+KernelShape choose_kernel(std::int64_t expected_rows, KernelPart part = KernelPart::fused);
 
 /// For a call of `tokens` tokens per rank. Throws Error{invalid_argument} for overrides that cannot
 /// be and for shapes whose stages do not fit in shared memory.

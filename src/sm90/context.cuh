@@ -11,7 +11,7 @@
 namespace megamoe::sm90 {
 
 struct Context {
-  const FusedParams& params;
+  const KernelParams& params;
   std::uint32_t shared;  ///< address of the dynamic shared memory
 
   __device__ __forceinline__ SharedFront& front() const { return *in_shared<SharedFront>(0); }
@@ -47,6 +47,16 @@ struct Context {
   __device__ void leave() const { *static_cast<volatile std::uint32_t*>(&front().left) = 1; }
 };
 
+/// Reads the call's number and tokens into shared memory. One thread.
+__device__ __forceinline__ void read_call(const Context& c) {
+  const KernelParams& p = c.params;
+  const auto* state = reinterpret_cast<const CallState*>(
+      p.arena + p.region_offset[static_cast<int>(GpuRegion::call_state)]);
+  const std::uint32_t number = __ldcg(&state->call) + 1;
+  const std::int32_t tokens = p.tokens_word != nullptr ? __ldcg(p.tokens_word) : p.tokens;
+  c.call() = {number, number & 1u, min(tokens, p.max_tokens)};
+}
+
 /// Waits inside the block: returns when the phase is over, or when the block has left; then nothing
 /// that was waited for may be believed.
 __device__ __forceinline__ void wait_or_leave(const Context& c, std::uint32_t barrier,
@@ -81,6 +91,9 @@ __device__ inline void raise_fault(const Context& c, const WaitName& name, std::
 /// The slow half of a wait on memory: looks at the abort word and the clock now and then.
 class Patience {
  public:
+  /// `deadlines`: how many of the layer's deadlines this wait has.
+  __device__ explicit Patience(int deadlines = 1) : deadlines_(deadlines) {}
+
   /// False when the wait must end: the group has a fault, or the deadline passed and this is it.
   __device__ bool step(const Context& c, const WaitName& name, std::uint64_t seen,
                        std::uint64_t wanted) {
@@ -88,7 +101,7 @@ class Patience {
     if (++polls_ % 32 != 0) return true;
     const std::uint64_t now = ptx::global_nanoseconds();
     if (began_ == 0) began_ = now;
-    const std::int64_t deadline = c.params.deadline_ns;
+    const std::int64_t deadline = c.params.deadline_ns * deadlines_;
     if (deadline > 0 && now - began_ > static_cast<std::uint64_t>(deadline)) {
       raise_fault(c, name, seen, wanted);
     }
@@ -99,14 +112,16 @@ class Patience {
   }
 
  private:
+  int deadlines_;
   std::uint32_t polls_ = 0;
   std::uint64_t began_ = 0;
 };
 
 /// Waits until a counter among this device's blocks reaches `wanted`. False: leave.
 __device__ inline bool wait_for_count(const Context& c, const WaitName& name,
-                                      const std::uint32_t* word, std::uint32_t wanted) {
-  Patience patience;
+                                      const std::uint32_t* word, std::uint32_t wanted,
+                                      int deadlines = 1) {
+  Patience patience(deadlines);
   for (;;) {
     const std::uint32_t seen = ptx::load_acquire_gpu(word);
     if (seen >= wanted) return true;
@@ -185,6 +200,13 @@ __device__ __forceinline__ int block_index() {
   int index;
   asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
   return index;
+}
+
+/// What a task is, told at compile time where the kernel does one kind only.
+template <KernelPart P>
+__device__ __forceinline__ bool is_gemm1(bool kind_is_gemm1) {
+  if constexpr (P == KernelPart::fused) return kind_is_gemm1;
+  return P == KernelPart::k1;
 }
 
 /// Waits for the next task of the block; any threads. It then stands at task_at() until

@@ -1,5 +1,5 @@
 #include "device/cuda.hpp"
-#include "sm90/fused_layer.hpp"
+#include "sm90/device_layer.hpp"
 
 namespace megamoe::sm90 {
 

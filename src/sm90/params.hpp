@@ -1,4 +1,4 @@
-// The arguments of the fused kernel, by value: everything that the host decides before a call.
+// The arguments of the kernels, by value: everything that the host decides before a call.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +25,7 @@ enum class WaitSignal : std::uint32_t {
   block_readiness,
   barrier_b,
   pipeline,
+  k1_open,
 };
 
 /// One of the layer's two matrices, for all local experts.
@@ -34,7 +35,7 @@ struct WeightPointers {
   const float* bias;         ///< [expert][packed rows], or null
 };
 
-struct FusedParams {
+struct KernelParams {
   std::byte* arena;
   std::int64_t peer_offset[kMaxRanks];  ///< map(pointer, rank) = pointer + peer_offset[rank]
   std::int64_t region_offset[kGpuRegions];

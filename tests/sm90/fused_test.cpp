@@ -1,12 +1,11 @@
 // The fused kernel against the f64 reference. Needs a Hopper GPU; skips without one.
 #include <cmath>
-#include <cstring>
 
 #include <gtest/gtest.h>
 
 #include "megamoe/error.hpp"
 
-#include "cpu/reference.hpp"
+#include "expectations.hpp"
 #include "gpu_group.hpp"
 
 namespace megamoe::test {
@@ -18,42 +17,6 @@ class Fused : public testing::Test {
     if (device::usable_devices() == 0) GTEST_SKIP() << "no GPU of compute capability 9.0";
   }
 };
-
-LayerConfig small_config() {
-  LayerConfig config;
-  config.hidden = 1024;
-  config.intermediate = 512;
-  config.experts = 8;
-  config.top_k = 4;
-  config.max_tokens = 384;
-  return config;
-}
-
-std::vector<float> reference(const LayerConfig& config, const LayerWeights& weights,
-                             const BatchData& batch) {
-  const auto x = reference_x(config.recipe, config.hidden, batch.tokens, batch.x, batch.x_scales);
-  return reference_forward(config, weights, x, batch.experts, batch.weights);
-}
-
-void expect_close(const std::vector<float>& got, const std::vector<float>& wanted) {
-  ASSERT_EQ(got.size(), wanted.size());
-  const double distance = relative_l2(got, wanted);
-  if (distance <= 1e-2) return;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    if (std::fabs(got[i] - wanted[i]) <= 0.05 * std::fabs(wanted[i]) + 1e-3) continue;
-    FAIL() << "relative L2 " << distance << "; first at element " << i << ": got " << got[i]
-           << ", wanted " << wanted[i];
-  }
-  FAIL() << "relative L2 " << distance;
-}
-
-void expect_same_bits(const std::vector<float>& got, const std::vector<float>& wanted,
-                      const char* what) {
-  ASSERT_EQ(got.size(), wanted.size());
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    ASSERT_EQ(f32_bits(got[i]), f32_bits(wanted[i])) << what << ", element " << i;
-  }
-}
 
 TEST_F(Fused, MatchesTheReferenceWithEveryTokenTile) {
   const LayerConfig config = small_config();

@@ -9,7 +9,7 @@
 #include "device/cuda.hpp"
 #include "layer_data.hpp"
 #include "numerics/bf16.hpp"
-#include "sm90/fused_layer.hpp"
+#include "sm90/device_layer.hpp"
 
 namespace megamoe::test {
 
@@ -21,7 +21,7 @@ class GpuGroup {
            std::chrono::nanoseconds deadline = std::chrono::seconds(2),
            Placement placement = Placement::shared_device)
       : config_(config), placement_(placement) {
-    sm90::FusedOptions options;
+    sm90::DeviceLayerOptions options;
     options.deadline = deadline;
     options.blocks = device::multiprocessors();
     if (placement == Placement::shared_device) {
@@ -38,13 +38,13 @@ class GpuGroup {
     for (int r = 0; r < ranks; ++r) {
       use(r);
       options.rank = r;
-      layers_.push_back(std::make_unique<sm90::FusedLayer>(config, weights, options));
+      layers_.push_back(std::make_unique<sm90::DeviceLayer>(config, weights, options));
       streams_.emplace_back();
       results_.emplace_back(config.max_tokens * config.hidden * 2, "y");
     }
   }
 
-  sm90::FusedLayer& layer(int rank) { return *layers_[static_cast<std::size_t>(rank)]; }
+  sm90::DeviceLayer& layer(int rank) { return *layers_[static_cast<std::size_t>(rank)]; }
   sm90::GpuArena& arena(int rank) { return arenas_[static_cast<std::size_t>(rank)]; }
   cudaStream_t stream(int rank) { return streams_[static_cast<std::size_t>(rank)].get(); }
   BFloat16* y(int rank) { return results_[static_cast<std::size_t>(rank)].as<BFloat16>(); }
@@ -103,7 +103,7 @@ class GpuGroup {
   LayerConfig config_;
   Placement placement_;
   std::vector<sm90::GpuArena> arenas_;
-  std::vector<std::unique_ptr<sm90::FusedLayer>> layers_;
+  std::vector<std::unique_ptr<sm90::DeviceLayer>> layers_;
   std::vector<device::Stream> streams_;
   std::vector<device::Memory> results_;
 };

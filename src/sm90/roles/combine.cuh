@@ -1,22 +1,27 @@
-// Barrier B and combine: the math warps, after their last task.
+// Barrier B and combine: the math warps, after their last task; in the split K2 and K3.
 #pragma once
 
 #include "sm90/roles/epilogues.cuh"
 
 namespace megamoe::sm90 {
 
-/// All pushes of this block are done; the last block of the rank tells all ranks; waits for all
-/// ranks. Math threads. False: the block has left.
+/// All pushes of this block are done; the last block of the rank tells all ranks. Math threads;
+/// true in thread 0 of that block.
+template <KernelShape S>
+__device__ __forceinline__ bool arrive_at_b(const Context& c) {
+  ptx::named_barrier(kMathBarrier, S.math_threads());
+  if (threadIdx.x != 0 || c.left()) return false;
+  __threadfence_system();
+  GridCounters* grid = c.region<GridCounters>(GpuRegion::grid, c.call().bank);
+  if (ptx::fetch_add_acquire_release_sys(&grid->finished, 1u) + 1 != gridDim.x) return false;
+  arrive_at_ranks(c, BarrierId::b);
+  return true;
+}
+
+/// Barrier B; waits for all ranks. Math threads. False: the block has left.
 template <KernelShape S>
 __device__ __forceinline__ bool barrier_b(const Context& c) {
-  ptx::named_barrier(kMathBarrier, S.math_threads());
-  if (threadIdx.x == 0 && !c.left()) {
-    __threadfence_system();
-    GridCounters* grid = c.region<GridCounters>(GpuRegion::grid, c.call().bank);
-    if (ptx::fetch_add_acquire_release_sys(&grid->finished, 1u) + 1 == gridDim.x) {
-      arrive_at_ranks(c, BarrierId::b);
-    }
-  }
+  arrive_at_b<S>(c);
   if (static_cast<int>(threadIdx.x) < c.params.ranks) {
     wait_for_rank(c, {WaitSignal::barrier_b, threadIdx.x}, BarrierId::b,
                   static_cast<int>(threadIdx.x));
@@ -25,13 +30,23 @@ __device__ __forceinline__ bool barrier_b(const Context& c) {
   return !c.left();
 }
 
+/// The end of K2: barrier B, for which one thread waits; K3 is a later launch.
+template <KernelShape S>
+__device__ __forceinline__ void finish_pushes(const Context& c) {
+  if (!arrive_at_b<S>(c)) return;
+  for (int r = 0; r < c.params.ranks; ++r) {
+    if (!wait_for_rank(c, {WaitSignal::barrier_b, static_cast<std::uint32_t>(r)}, BarrierId::b, r))
+      return;
+  }
+}
+
 /// Slots of a token that hold a route, as bits; all ones in `bad` if an id is beyond the experts.
 struct TokenSlots {
   std::uint32_t routes;
   bool bad;
 };
 __device__ __forceinline__ TokenSlots token_slots(const Context& c, std::int64_t token) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   const int lane = threadIdx.x % 32;
   const std::int64_t* ids = c.region<std::int64_t>(GpuRegion::expert_ids) + token * p.top_k;
   const long long id = lane < p.top_k ? __ldg(reinterpret_cast<const long long*>(ids) + lane) : -1;
@@ -92,7 +107,7 @@ __device__ __forceinline__ void combine_features(const uint4* first, std::int64_
 /// this block that take part; `warp`: which this is. NaN everywhere once the block has left.
 template <int kSlots>
 __device__ __forceinline__ void combine(const Context& c, int warp, int warps) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   const int lane = threadIdx.x % 32;
   const int pieces = (p.hidden + 511) / 512;
   const std::int64_t units = std::int64_t{c.call().tokens} * pieces;

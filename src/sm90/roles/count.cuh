@@ -1,4 +1,5 @@
-// Count, scatter, barrier A: every thread of every block, before the roles part.
+// Count, scatter, barrier A: every thread of every block, before the roles part. In the split K1
+// does so, and K2 begins when K1 has passed barrier A.
 #pragma once
 
 #include "routing/placement.hpp"
@@ -11,7 +12,7 @@ namespace megamoe::sm90 {
 /// route = token * K + slot; g(token, slot, id) for each id beyond the experts.
 template <class Route, class Bad>
 __device__ __forceinline__ void for_each_route(const Context& c, Route&& f, Bad&& g) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   const std::int64_t* ids = c.region<std::int64_t>(GpuRegion::expert_ids);
   const std::int64_t slots = std::int64_t{c.call().tokens} * p.top_k;
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
@@ -40,7 +41,7 @@ __device__ inline void record_bad_id(const Context& c, std::int64_t token, std::
 /// routes into the lists of the owners. `histogram` and `base`: u32 [experts] in shared memory.
 __device__ inline void count_and_scatter(const Context& c, std::uint32_t* histogram,
                                          std::uint32_t* base) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   std::uint32_t* send_count = c.region<std::uint32_t>(GpuRegion::send_count, c.call().bank);
   for (int e = threadIdx.x; e < p.experts; e += blockDim.x) histogram[e] = 0;
   __syncthreads();
@@ -71,7 +72,7 @@ __device__ inline void count_and_scatter(const Context& c, std::uint32_t* histog
 /// Block 0: once all blocks have scattered, tells every owner how many routes come from here, and
 /// arrives at barrier A.
 __device__ inline void publish_counts(const Context& c) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   const GridCounters* grid = c.region<GridCounters>(GpuRegion::grid, c.call().bank);
   if (threadIdx.x == 0) {
     wait_for_count(c, {WaitSignal::scatter_of_blocks, 0}, &grid->scattered, gridDim.x);
@@ -95,7 +96,7 @@ __device__ inline void publish_counts(const Context& c) {
 /// Blocks and rows before each local expert, from the counts of all ranks. Shared memory; all
 /// threads.
 __device__ inline void fill_expert_table(const Context& c, int block_rows) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   const std::uint32_t* receive = c.region<std::uint32_t>(GpuRegion::receive_count);
   std::uint32_t* counts = c.in_shared<std::uint32_t>(p.shared.counts);
   for (int i = threadIdx.x; i < p.ranks * p.experts_per_rank; i += blockDim.x) {
@@ -154,10 +155,31 @@ __device__ inline void clear_other_bank(const Context& c) {
   clear(GpuRegion::block_readiness);
 }
 
+/// K1: K2 may begin.
+__device__ inline void open_k2(const Context& c) {
+  if (block_index() != 0 || threadIdx.x != 0) return;
+  // Every thread of this block has acquired its rank's barrier word, and the block has met since.
+  ptx::add_release_gpu(&c.region<GridCounters>(GpuRegion::grid, c.call().bank)->open, 1u);
+}
+
+/// K2, all threads: waits for K1; afterwards the expert table stands in shared memory. What K1
+/// waits for has a deadline of its own, which is told better by K1: this wait is twice as patient.
+/// The block has left if it returns false.
+__device__ inline bool follow_k1(const Context& c, int block_rows) {
+  if (threadIdx.x == 0) {
+    const GridCounters* grid = c.region<GridCounters>(GpuRegion::grid, c.call().bank);
+    wait_for_count(c, {WaitSignal::k1_open, 0}, &grid->open, 1u, 2);
+  }
+  __syncthreads();
+  if (c.left()) return false;
+  fill_expert_table(c, block_rows);
+  return true;
+}
+
 /// All threads; afterwards the expert table stands in shared memory and every rank's x may be read.
 /// The block has left if it returns false.
 __device__ inline bool count_phase(const Context& c, int block_rows) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   std::uint32_t* histogram = c.in_shared<std::uint32_t>(p.shared.tokens);
   count_and_scatter(c, histogram, histogram + p.experts);
   __syncthreads();

@@ -51,7 +51,7 @@ struct PoolRow {
 
 template <KernelShape S>
 __device__ __forceinline__ PoolRow locate_row(const Context& c, int expert, int row) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   const std::uint32_t* counts = c.in_shared<std::uint32_t>(p.shared.counts);
   const auto count = [&](int r) { return counts[r * p.experts_per_rank + expert]; };
   const Turn turn = p.ranks == 1 ? Turn{0, row} : turn_of_row(count, p.ranks, row);
@@ -65,7 +65,7 @@ __device__ __forceinline__ PoolRow locate_row(const Context& c, int expert, int 
 
 /// The route's weight: the sum over all slots that name its expert, in slot order. Whole warp.
 __device__ __forceinline__ float pull_weight(const Context& c, const PoolRow& at) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   const int lane = threadIdx.x % 32;
   const std::int64_t list = std::int64_t{at.token} * p.top_k;
   const std::int64_t* ids =
@@ -90,7 +90,7 @@ __device__ __forceinline__ float pull_weight(const Context& c, const PoolRow& at
 template <KernelShape S>
 __device__ __forceinline__ void store_row(const Context& c, std::uint32_t buffer,
                                           std::uint32_t scales, const PoolRow& at) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   const int lane = threadIdx.x % 32;
   const int padded = p.k_blocks1() * kTileColumns;
   const int intervals = (p.hidden + kGemm1Interval - 1) / kGemm1Interval;
@@ -133,7 +133,7 @@ __device__ __forceinline__ void store_row(const Context& c, std::uint32_t buffer
 template <KernelShape S>
 __device__ __forceinline__ void pull_row(const Context& c, int warp, std::uint32_t phase,
                                          const PoolRow& at) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   const int lane = threadIdx.x % 32;
   const std::uint32_t buffer = c.shared + p.shared.dispatch + warp * p.shared.dispatch_bytes;
   const std::uint32_t scales = buffer + p.shared.dispatch_scales;
@@ -172,7 +172,7 @@ __device__ __forceinline__ void pull_row(const Context& c, int warp, std::uint32
 /// Rows in pool order, dealt to the dispatch warps of the grid one by one.
 template <KernelShape S>
 __device__ __forceinline__ void dispatch_role(const Context& c, int warp) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   const std::int32_t* first_row = c.in_shared<std::int32_t>(p.shared.first_row);
   const int rows = first_row[p.experts_per_rank];
   int expert = 0;

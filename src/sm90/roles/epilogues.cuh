@@ -68,7 +68,7 @@ __device__ __forceinline__ float activate_fast(const ActivationRule& rule, float
 template <KernelShape S>
 __device__ __forceinline__ void activate_tile(const Context& c, const TilePlace& tile,
                                               const float* sum, float* values) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   const ThreadPlace at = ThreadPlace::here();
   const std::uint32_t targets = targets_of<S>(c, at.group);
   const float gate_factor = ptx::load_shared_f32(factor_of(c));
@@ -138,7 +138,7 @@ __device__ __forceinline__ void add_maxima(const Context& c, const float* values
 /// GEMM 2, leaves 1 / scale in shared memory (NaN for a group that holds NaN or infinity), clears.
 template <KernelShape S>
 __device__ __forceinline__ void finish_maxima(const Context& c, const TilePlace& task) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   ptx::named_barrier(kMathBarrier, S.math_threads());
   std::uint32_t* maxima = c.in_shared<std::uint32_t>(p.shared.maxima);
   float* reciprocals = c.in_shared<float>(p.shared.reciprocals);
@@ -177,7 +177,7 @@ __device__ __forceinline__ std::uint32_t transpose_bytes(std::uint32_t word, int
 template <KernelShape S>
 __device__ __forceinline__ void store_activations(const Context& c, const TilePlace& task, int slab,
                                                   const float* values) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   const ThreadPlace at = ThreadPlace::here();
   const float* reciprocals = c.in_shared<float>(p.shared.reciprocals);
   std::byte* tile = c.region<std::byte>(GpuRegion::gemm2_input) +
@@ -247,7 +247,7 @@ __device__ __forceinline__ void fetch_values(const Context& c, float* values) {
 template <KernelShape S>
 __device__ __forceinline__ void finish_sums(const Context& c, const TilePlace& tile,
                                             std::uint32_t targets, float* sum) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   const int pair = ThreadPlace::here().pair;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -283,7 +283,7 @@ __device__ __forceinline__ std::uint32_t to_bf16_pair(float low, float high) {
 /// contiguous bytes per token.
 template <KernelShape S>
 __device__ __forceinline__ void push_tile(const Context& c, const TilePlace& tile, float* sum) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   const ThreadPlace at = ThreadPlace::here();
   const std::uint32_t targets = targets_of<S>(c, at.group);
   finish_sums<S>(c, tile, targets, sum);

@@ -9,7 +9,7 @@
 namespace megamoe::sm90 {
 
 template <KernelShape S>
-constexpr std::int64_t gemm2_parts(const FusedParams& p) {
+constexpr std::int64_t gemm2_parts(const KernelParams& p) {
   return ceil_div(p.row_tiles2, S.weight_tiles());
 }
 
@@ -47,11 +47,11 @@ __device__ __forceinline__ void load_weight_rows(const Context& c, PipelinePlace
   }
 }
 
-template <KernelShape S>
+template <KernelShape S, KernelPart P>
 __device__ __forceinline__ void load_weights(const Context& c, PipelinePlace& place,
                                              const Task& task) {
-  const FusedParams& p = c.params;
-  if (task.kind == TaskKind::gemm1) {
+  const KernelParams& p = c.params;
+  if (is_gemm1<P>(task.kind == TaskKind::gemm1)) {
     const PackedMatrix matrix{p.groups * 256, p.k_blocks1() * kTileColumns};
     const std::byte* tiles = p.w1.tiles + task.expert * matrix.bytes();
 #pragma unroll 1
@@ -75,18 +75,19 @@ __device__ __forceinline__ void outlive_copies() {
   __nanosleep(1000000);
 }
 
-template <KernelShape S>
+template <KernelShape S, KernelPart P>
 __device__ __forceinline__ void weights_loader_role(const Context& c) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   const std::int64_t* first_block = c.in_shared<std::int64_t>(p.shared.first_block);
   const std::int32_t* first_row = c.in_shared<std::int32_t>(p.shared.first_row);
-  std::uint32_t* tickets = &c.region<GridCounters>(GpuRegion::grid, c.call().bank)->ticket;
+  GridCounters* grid = c.region<GridCounters>(GpuRegion::grid, c.call().bank);
+  std::uint32_t* tickets = P == KernelPart::k2 ? &grid->ticket2 : &grid->ticket;
   Walk& walk = *new (c.front().walk) Walk(first_block, p.experts_per_rank,
                                           {.pull_parts = 0,
                                            .gemm1_parts = p.groups,
                                            .gemm2_parts = gemm2_parts<S>(p),
                                            .experts_per_wave = p.experts_per_wave},
-                                          TaskSet::all);
+                                          task_set(P));
   const std::int64_t tasks = walk.size();
   TaskPlace ring;
   PipelinePlace place;
@@ -102,7 +103,7 @@ __device__ __forceinline__ void weights_loader_role(const Context& c) {
               {task.kind == TaskKind::gemm1 ? kTaskGemm1 : kTaskGemm2, expert,
                static_cast<int>(task.block), static_cast<int>(task.part),
                rows - before < S.tokens ? rows - before : S.tokens});
-    load_weights<S>(c, place, task);
+    load_weights<S, P>(c, place, task);
   }
   push_task(c, ring, {kTaskEnd, 0, 0, 0, 0});
   if (c.left()) outlive_copies();
@@ -144,7 +145,7 @@ __device__ __forceinline__ void load_tokens(const Context& c, PipelinePlace& pla
 template <KernelShape S>
 __device__ __forceinline__ bool load_gemm1_tokens(const Context& c, PipelinePlace& place,
                                                   const TaskSlot& task) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   const std::uint32_t* arrival =
       c.region<std::uint32_t>(GpuRegion::block_arrival, c.call().bank) + task.block;
   if (!wait_for_count(c, {WaitSignal::block_arrival, static_cast<std::uint32_t>(task.block)},
@@ -167,7 +168,7 @@ __device__ __forceinline__ bool load_gemm1_tokens(const Context& c, PipelinePlac
 template <KernelShape S>
 __device__ __forceinline__ bool load_gemm2_tokens(const Context& c, PipelinePlace& place,
                                                   const TaskSlot& task) {
-  const FusedParams& p = c.params;
+  const KernelParams& p = c.params;
   const std::uint32_t* readiness =
       c.region<std::uint32_t>(GpuRegion::block_readiness, c.call().bank) + task.block;
   const std::uint32_t wanted = p.groups * S.math_warps();
@@ -185,7 +186,7 @@ __device__ __forceinline__ bool load_gemm2_tokens(const Context& c, PipelinePlac
   return true;
 }
 
-template <KernelShape S>
+template <KernelShape S, KernelPart P>
 __device__ __forceinline__ void tokens_loader_role(const Context& c) {
   TaskPlace ring;
   PipelinePlace place;
@@ -199,8 +200,8 @@ __device__ __forceinline__ void tokens_loader_role(const Context& c) {
     if (task.kind == kTaskEnd) break;
     // After leaving it keeps emptying the ring, so that the weights loader can end it.
     if (!here) continue;
-    here = task.kind == kTaskGemm1 ? load_gemm1_tokens<S>(c, place, task)
-                                   : load_gemm2_tokens<S>(c, place, task);
+    here = is_gemm1<P>(task.kind == kTaskGemm1) ? load_gemm1_tokens<S>(c, place, task)
+                                                : load_gemm2_tokens<S>(c, place, task);
   }
   if (c.left()) outlive_copies();
 }

@@ -95,23 +95,24 @@ __device__ __forceinline__ void gemm2_task(const Context& c, PipelinePlace& plac
 /// has the tensor cores.
 inline constexpr unsigned kLagNanoseconds = 1500;
 
-template <KernelShape S>
+template <KernelShape S, KernelPart P>
 __device__ __forceinline__ void math_role(const Context& c) {
   TaskPlace ring;
   PipelinePlace place;
   // Told by a shuffle, so that the compiler sees that warps do not diverge here.
   const bool late = uniform(ThreadPlace::here().group) % 2 == 1;
-  int before = kTaskEnd;
+  // K2 begins as the fused kernel does after GEMM 1.
+  int before = P == KernelPart::k2 ? kTaskGemm1 : kTaskEnd;
   for (;;) {
     wait_for_task(c, ring);
     const int kind = uniform(task_at(c, ring).kind);
     if (kind == kTaskEnd) return;
     // The group is done with the targets of its last task.
     ptx::named_barrier(kGroupBarrier + ThreadPlace::here().group, kWarpgroup);
-    if (kind == kTaskGemm2 && before == kTaskGemm1 && late && S.math_groups == 2)
-      __nanosleep(kLagNanoseconds);
+    const bool gemm1 = is_gemm1<P>(kind == kTaskGemm1);
+    if (!gemm1 && before == kTaskGemm1 && late && S.math_groups == 2) __nanosleep(kLagNanoseconds);
     before = kind;
-    if (kind == kTaskGemm1) {
+    if (gemm1) {
       gemm1_task<S>(c, place, ring);
     } else {
       gemm2_task<S>(c, place, ring);

@@ -1,4 +1,5 @@
-// The fused kernel: the whole layer of one rank as one persistent cooperative launch.
+// The kernels: the whole layer of one rank as one persistent cooperative launch, or the two halves
+// of the split, which are lists of the same roles.
 #pragma once
 
 #include "sm90/roles/combine.cuh"
@@ -8,15 +9,6 @@
 #include "sm90/roles/math.cuh"
 
 namespace megamoe::sm90 {
-
-__device__ __forceinline__ void read_call(const Context& c) {
-  const FusedParams& p = c.params;
-  const auto* state = reinterpret_cast<const CallState*>(
-      p.arena + p.region_offset[static_cast<int>(GpuRegion::call_state)]);
-  const std::uint32_t number = __ldcg(&state->call) + 1;
-  const std::int32_t tokens = p.tokens_word != nullptr ? __ldcg(p.tokens_word) : p.tokens;
-  c.call() = {number, number & 1u, min(tokens, p.max_tokens)};
-}
 
 template <KernelShape S>
 __device__ __forceinline__ void init_barriers(const Context& c) {
@@ -39,54 +31,68 @@ __device__ __forceinline__ void init_barriers(const Context& c) {
   ptx::fence_barrier_init();
 }
 
-template <KernelShape S>
+template <KernelShape S, KernelPart P>
 __device__ __forceinline__ void loader_group(const Context& c) {
   const int warp = threadIdx.x % kWarpgroup / 32;
   const bool leader = threadIdx.x % 32 == 0;
   if (warp == 0) {
-    if (leader) weights_loader_role<S>(c);
+    if (leader) weights_loader_role<S, P>(c);
   } else if (warp == 1) {
-    if (leader) tokens_loader_role<S>(c);
-  } else {
+    if (leader) tokens_loader_role<S, P>(c);
+  } else if constexpr (does_gemm1(P)) {
     dispatch_role<S>(c, warp - 2);
   }
 }
 
-template <KernelShape S>
+template <KernelShape S, KernelPart P>
 __device__ __forceinline__ void math_group(const Context& c) {
-  math_role<S>(c);
-  const bool whole = barrier_b<S>(c);
-  if (whole && block_index() == 0 && threadIdx.x == 0) {
-    // Every block has read the number of this call; the next call is a later launch.
-    c.region<CallState>(GpuRegion::call_state)->call = c.call().number;
+  math_role<S, P>(c);
+  if constexpr (P == KernelPart::fused) {
+    const bool whole = barrier_b<S>(c);
+    if (whole && block_index() == 0 && threadIdx.x == 0) {
+      // Every block has read the number of this call; the next call is a later launch.
+      c.region<CallState>(GpuRegion::call_state)->call = c.call().number;
+    }
+    // As many loads in flight as the registers of a math warp can take.
+    combine<S.math_groups == 2 ? 8 : 4>(c, threadIdx.x / 32, S.math_warps());
+  } else if constexpr (P == KernelPart::k2) {
+    finish_pushes<S>(c);
   }
-  // As many loads in flight as the registers of a math warp can take.
-  combine<S.math_groups == 2 ? 8 : 4>(c, threadIdx.x / 32, S.math_warps());
 }
 
-/// Two integers, since nvcc's host stubs cannot name a class of a nested namespace.
-template <int kTokens, int kMathGroups>
+/// False: the block has left.
+template <KernelShape S, KernelPart P>
+__device__ __forceinline__ bool begin_call(const Context& c) {
+  if constexpr (P == KernelPart::k2) return follow_k1(c, S.tokens);
+  const bool here = count_phase(c, S.tokens);
+  if (P == KernelPart::k1 && here) open_k2(c);
+  return here;
+}
+
+/// Integers, since nvcc's host stubs cannot name a class of a nested namespace.
+template <int kTokens, int kMathGroups, int kPart>
 __global__ void __launch_bounds__(KernelShape{kTokens, kMathGroups}.threads(), 1)
-    fused_kernel(const __grid_constant__ FusedParams params) {
+    layer_kernel(const __grid_constant__ KernelParams params) {
   constexpr KernelShape S{kTokens, kMathGroups};
+  constexpr auto P = static_cast<KernelPart>(kPart);
   extern __shared__ __align__(1024) std::byte shared_bytes[];
   const Context c{params, ptx::shared_address(shared_bytes)};
   init_barriers<S>(c);
   __syncthreads();
-  const bool here = count_phase(c, S.tokens);
+  const bool here = begin_call<S, P>(c);
   // The stages were scratch memory of the count; from here on the copy engine writes them.
   ptx::fence_async_proxy();
   __syncthreads();
   if (!here) {
-    combine<1>(c, threadIdx.x / 32, S.threads() / 32);
+    if (P == KernelPart::fused) combine<1>(c, threadIdx.x / 32, S.threads() / 32);
     return;
   }
   if (uniform(static_cast<int>(threadIdx.x / kWarpgroup)) == S.math_groups) {
-    ptx::decrease_registers<S.loader_registers()>();
-    loader_group<S>(c);
+    ptx::decrease_registers<S.loader_registers(P)>();
+    loader_group<S, P>(c);
   } else {
-    ptx::increase_registers<S.math_registers()>();
-    math_group<S>(c);
+    ptx::increase_registers<S.math_registers(P)>();
+    math_group<S, P>(c);
   }
 }
 

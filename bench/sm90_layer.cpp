@@ -1,4 +1,4 @@
-// The fused layer on one Hopper GPU: median times over tokens, beside the peers' figures, the
+// A layer on one Hopper GPU: median times over tokens, beside the peers' figures, the
 // targets and the floor. One rank that carries one eighth of an expert-parallel layer: every expert
 // is local.
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/names.hpp"
 #include "gpu_group.hpp"
 
 namespace {
@@ -65,12 +66,16 @@ const Shape kShapes[] = {
       {512, 920.7, 520},
       {2048, 2133.2, 1450},
       {8192, 7376, 5450}}},
+    {"qwen3", 4096, 1536, 128, 8, {}},
+    {"gpt-oss", 2880, 2880, 128, 4, {}},
 };
 
 struct Options {
   std::string shape = "v3";
   std::vector<std::int64_t> tokens = {8, 32, 64, 128, 512, 2048, 8192};
   std::vector<int> tiles;  ///< empty: the plan's choice
+  std::vector<std::string> executions = {"fused"};
+  std::vector<std::int64_t> k1;  ///< multiprocessors of K1; empty: the plan's choice
   int waves = 0;
   int repeats = 20;
   int gpus = 1;  ///< ranks, one on each
@@ -180,6 +185,40 @@ std::string today() {
   return text;
 }
 
+/// What is measured at each number of tokens.
+std::vector<sm90::GpuOverrides> variants(const Options& options) {
+  std::vector<sm90::GpuOverrides> all;
+  const std::vector<int> tiles = options.tiles.empty() ? std::vector<int>{0} : options.tiles;
+  const std::vector<std::int64_t> k1 =
+      options.k1.empty() ? std::vector<std::int64_t>{0} : options.k1;
+  for (const std::string& execution : options.executions) {
+    for (const int tile : tiles) {
+      for (const std::int64_t blocks : k1) {
+        sm90::GpuOverrides overrides{.execution = parse_execution(execution)};
+        if (tile > 0) overrides.token_tile = tile;
+        if (options.waves > 0) overrides.experts_per_wave = options.waves;
+        if (blocks > 0) overrides.k1_blocks = blocks;
+        all.push_back(overrides);
+        // The share acts on the split alone.
+        if (overrides.execution != Execution::split) break;
+      }
+    }
+  }
+  return all;
+}
+
+std::string multiprocessors(const sm90::GpuPlan& plan) {
+  if (plan.execution == Execution::fused) return std::to_string(plan.blocks);
+  return fmt::format("{}+{}", plan.k1_blocks, plan.k2_blocks);
+}
+
+std::string kernel_name(const sm90::GpuPlan& plan) {
+  const std::string tile = fmt::format("{} {} tokens x {} rows", name_of(plan.execution),
+                                       plan.kernel.tokens, plan.kernel.rows());
+  if (plan.execution == Execution::fused) return tile;
+  return tile + ", multiprocessors " + multiprocessors(plan);
+}
+
 void run(const Shape& shape, const Options& options, const std::string& command) {
   LayerConfig config;
   config.hidden = shape.hidden;
@@ -191,15 +230,11 @@ void run(const Shape& shape, const Options& options, const std::string& command)
   test::GpuGroup group(config, data.weights, options.gpus, std::chrono::seconds(2),
                        test::Placement::device_per_rank);
   nlohmann::json records = nlohmann::json::array();
-  fmt::print("{:>6} {:>5} {:>4} {:>9} {:>8} {:>8} {:>8} {:>7} {:>7}\n", "tokens", "tile", "wave",
-             "us", "peer", "target", "floor", "TFLOPS", "TB/s");
+  fmt::print("{:>6} {:>6} {:>9} {:>5} {:>4} {:>9} {:>8} {:>8} {:>8} {:>7} {:>7}\n", "tokens",
+             "exec", "SMs", "tile", "wave", "us", "peer", "target", "floor", "TFLOPS", "TB/s");
   for (const std::int64_t tokens : options.tokens) {
     const std::vector<Inputs> inputs = make_inputs_of_ranks(group, config, tokens, options.gpus);
-    std::vector<int> tiles = options.tiles;
-    if (tiles.empty()) tiles.push_back(group.layer(0).plan(tokens).kernel.tokens);
-    for (const int tile : tiles) {
-      sm90::GpuOverrides overrides{.token_tile = tile};
-      if (options.waves > 0) overrides.experts_per_wave = options.waves;
+    for (const sm90::GpuOverrides& overrides : variants(options)) {
       const sm90::GpuPlan plan = group.layer(0).plan(tokens, overrides);
       const double us = median_us(group, inputs, tokens, options.repeats, overrides);
       const double flops =
@@ -212,24 +247,25 @@ void run(const Shape& shape, const Options& options, const std::string& command)
       for (const Known& k : shape.known) {
         if (k.tokens == tokens) known = k;
       }
-      fmt::print("{:>6} {:>5} {:>4} {:>9.1f} {:>8.1f} {:>8.0f} {:>8.0f} {:>7.0f} {:>7.2f}\n",
-                 tokens, tile, plan.experts_per_wave, us, known.peer, known.target, floor,
-                 flops / us / 1e6, bytes / us / 1e6);
+      fmt::print(
+          "{:>6} {:>6} {:>9} {:>5} {:>4} {:>9.1f} {:>8.1f} {:>8.0f} {:>8.0f} {:>7.0f} {:>7.2f}\n",
+          tokens, name_of(plan.execution), multiprocessors(plan), plan.kernel.tokens,
+          plan.experts_per_wave, us, known.peer, known.target, floor, flops / us / 1e6,
+          bytes / us / 1e6);
       std::fflush(stdout);
-      records.push_back(
-          {{"kernel", fmt::format("fused {} tokens x {} rows", tile, plan.kernel.rows())},
-           {"recipe", "fp8_fp4"},
-           {"execution", "fused"},
-           {"ranks", options.gpus},
-           {"shape", shape.name},
-           {"tokens", tokens},
-           {"us", us},
-           {"tflops", flops / us / 1e6},
-           {"gbps", bytes / us / 1e3},
-           {"device", device_name()},
-           {"commit", options.commit},
-           {"date", today()},
-           {"command", command}});
+      records.push_back({{"kernel", kernel_name(plan)},
+                         {"recipe", "fp8_fp4"},
+                         {"execution", name_of(plan.execution)},
+                         {"ranks", options.gpus},
+                         {"shape", shape.name},
+                         {"tokens", tokens},
+                         {"us", us},
+                         {"tflops", flops / us / 1e6},
+                         {"gbps", bytes / us / 1e3},
+                         {"device", device_name()},
+                         {"commit", options.commit},
+                         {"date", today()},
+                         {"command", command}});
     }
   }
   if (!options.json.empty()) std::ofstream(options.json) << records.dump(1) << "\n";
@@ -239,10 +275,14 @@ void run(const Shape& shape, const Options& options, const std::string& command)
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app{"Median time of one fused call on one Hopper GPU"};
-  app.add_option("--shape", options.shape, "v3, flash or pro");
+  CLI::App app{"Median time of one call on one Hopper GPU"};
+  app.add_option("--shape", options.shape, "v3, flash, pro, qwen3 or gpt-oss");
   app.add_option("--tokens", options.tokens, "tokens of a call")->delimiter(',');
   app.add_option("--tiles", options.tiles, "token tiles to try instead of the plan's choice")
+      ->delimiter(',');
+  app.add_option("--executions", options.executions, "fused, split, staged")->delimiter(',');
+  app.add_option("--k1", options.k1,
+                 "multiprocessors of the split's K1 instead of the plan's choice")
       ->delimiter(',');
   app.add_option("--waves", options.waves, "experts per wave instead of the plan's choice");
   app.add_option("--repeats", options.repeats, "timed calls of each");
@@ -253,7 +293,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   std::string command;
   for (int i = 0; i < argc; ++i)
-    command += (i == 0 ? "bench_sm90_fused" : std::string(" ") + argv[i]);
+    command += (i == 0 ? "bench_sm90_layer" : std::string(" ") + argv[i]);
   try {
     if (device::usable_devices() == 0) {
       fmt::print("no GPU of compute capability 9.0 here\n");

@@ -37,7 +37,7 @@ class GpuArena {
   std::unique_ptr<State> state_;
 };
 
-struct FusedOptions {
+struct DeviceLayerOptions {
   int rank = 0;
   /// Arena of every rank, mapped into this process; the calling rank's own is on the current
   /// device. They outlive the layer.
@@ -72,16 +72,17 @@ struct PackedPiece {
   std::vector<std::byte> bytes;
 };
 
-/// The device that is current when it is made is current in every call of a FusedLayer.
-class FusedLayer {
+/// The device that is current when it is made is current in every call of a DeviceLayer.
+class DeviceLayer {
  public:
   /// Packs this rank's experts on the current device. Throws Error{unsupported},
   /// {invalid_argument}, {format}, {out_of_memory}.
-  FusedLayer(const LayerConfig& config, const LayerWeights& weights, const FusedOptions& options);
+  DeviceLayer(const LayerConfig& config, const LayerWeights& weights,
+              const DeviceLayerOptions& options);
   /// Without weights: refresh() or load() comes before the first call.
-  FusedLayer(const LayerConfig& config, const FusedOptions& options);
-  ~FusedLayer();
-  FusedLayer(FusedLayer&&) noexcept;
+  DeviceLayer(const LayerConfig& config, const DeviceLayerOptions& options);
+  ~DeviceLayer();
+  DeviceLayer(DeviceLayer&&) noexcept;
 
   GpuBatch batch() const;
 

@@ -1,4 +1,4 @@
-#include "sm90/fused_layer.hpp"
+#include "sm90/device_layer.hpp"
 
 #include <array>
 #include <cstring>
@@ -7,44 +7,17 @@
 #include "device/cuda.hpp"
 #include "plan/plan.hpp"
 #include "routing/placement.hpp"
-#include "sm90/kernels.hpp"
+#include "sm90/launch.hpp"
 #include "sm90/pack_weights.hpp"
 #include "sm90/params.hpp"
 #include "sm90/prepare.hpp"
 
 namespace megamoe::sm90 {
 
-const void* fused_kernel_of(const KernelShape& shape) {
-  switch (shape.tokens) {
-    case 16:
-      return fused_kernel_16();
-    case 32:
-      return fused_kernel_32();
-    case 48:
-      return fused_kernel_48();
-    case 64:
-      return fused_kernel_64();
-    case 80:
-      return fused_kernel_80();
-    case 96:
-      return fused_kernel_96();
-    case 112:
-      return fused_kernel_112();
-    case 128:
-      return fused_kernel_128();
-    case 144:
-      return fused_kernel_144();
-    case 160:
-      return fused_kernel_160();
-    default:
-      return fused_kernel_176();
-  }
-}
-
-struct FusedLayer::State {
+struct DeviceLayer::State {
   LayerConfig config;
   LayerShape shape;
-  FusedOptions options;
+  DeviceLayerOptions options;
   GpuArenaLayout layout;
   GpuMachine machine;
   PackedWeights w1;
@@ -52,6 +25,7 @@ struct FusedLayer::State {
   device::Memory scratch;
   device::Memory tokens_word;  ///< T of a counted call, within its bounds
   device::Stream reading;      ///< for reading records: waits for no call
+  Launcher launcher;
   std::int64_t rounded = 0;
 
   template <class T>
@@ -61,24 +35,18 @@ struct FusedLayer::State {
   }
   void allocate();
   void pack(const LayerWeights& weights);
-  FusedParams params(const GpuPlan& plan) const;
-  void prepare(const GpuCall& call, FusedParams& params, void* stream) const;
-  void launch(const GpuPlan& plan, FusedParams& params, void* stream) const;
+  KernelParams params(const GpuPlan& plan) const;
+  void prepare(const GpuCall& call, KernelParams& params, void* stream) const;
   FaultWords read_faults(int rank) const;
 };
 
-void FusedLayer::State::allocate() {
+void DeviceLayer::State::allocate() {
   // A rank that owns none has room for one.
   const std::int64_t local = max64(1, local_experts(shape, options.rank));
   w1 = allocate_packed(packed_gemm1(shape), local, "packed W1");
   w2 = allocate_packed(packed_gemm2(shape), local, "packed W2");
   std::int64_t scratch_bytes = 16;
   for (const KernelShape& kernel : kKernelShapes) {
-    // Loading every kernel now keeps lazy loading, which waits for the device, out of the calls.
-    device::check(
-        cudaFuncSetAttribute(fused_kernel_of(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(kMaxSharedBytes)),
-        "preparing the fused kernel");
     if (kernel.gemm1_tiles() == 2) {
       scratch_bytes = max64(scratch_bytes, machine.blocks * kernel.tokens * kernel.math_threads());
     }
@@ -88,7 +56,7 @@ void FusedLayer::State::allocate() {
   load_preparations();
 }
 
-void FusedLayer::State::pack(const LayerWeights& weights) {
+void DeviceLayer::State::pack(const LayerWeights& weights) {
   check_weights(shape, options.rank, weights);
   const std::int64_t local = local_experts(shape, options.rank);
   WeightPacker packer(shape);
@@ -104,8 +72,8 @@ void FusedLayer::State::pack(const LayerWeights& weights) {
   rounded = packer.rounded_values();  // waits until all is packed
 }
 
-FusedParams FusedLayer::State::params(const GpuPlan& plan) const {
-  FusedParams p{};
+KernelParams DeviceLayer::State::params(const GpuPlan& plan) const {
+  KernelParams p{};
   p.arena = options.arenas[static_cast<std::size_t>(options.rank)];
   for (std::size_t r = 0; r < options.arenas.size(); ++r) {
     p.peer_offset[r] = options.arenas[r] - p.arena;
@@ -134,20 +102,10 @@ FusedParams FusedLayer::State::params(const GpuPlan& plan) const {
   p.layer = options.layer;
   p.deadline_ns = options.deadline.count();
   p.activation = make_activation_rule(config.activation, config.activation_limit);
-  p.shared = plan.shared;
   return p;
 }
 
-void FusedLayer::State::launch(const GpuPlan& plan, FusedParams& params, void* stream) const {
-  void* arguments[] = {&params};
-  device::check(cudaLaunchCooperativeKernel(
-                    fused_kernel_of(plan.kernel), dim3(static_cast<unsigned>(plan.blocks)),
-                    dim3(static_cast<unsigned>(plan.kernel.threads())), arguments,
-                    static_cast<std::size_t>(plan.shared.bytes), static_cast<cudaStream_t>(stream)),
-                "launching the fused kernel");
-}
-
-FusedLayer::FusedLayer(const LayerConfig& config, const FusedOptions& options)
+DeviceLayer::DeviceLayer(const LayerConfig& config, const DeviceLayerOptions& options)
     : state_(std::make_unique<State>()) {
   const auto ranks = static_cast<std::int64_t>(options.arenas.size());
   validate(config);
@@ -163,25 +121,25 @@ FusedLayer::FusedLayer(const LayerConfig& config, const FusedOptions& options)
   s.allocate();
 }
 
-FusedLayer::FusedLayer(const LayerConfig& config, const LayerWeights& weights,
-                       const FusedOptions& options)
-    : FusedLayer(config, options) {
+DeviceLayer::DeviceLayer(const LayerConfig& config, const LayerWeights& weights,
+                         const DeviceLayerOptions& options)
+    : DeviceLayer(config, options) {
   state_->pack(weights);
 }
-FusedLayer::~FusedLayer() = default;
-FusedLayer::FusedLayer(FusedLayer&&) noexcept = default;
+DeviceLayer::~DeviceLayer() = default;
+DeviceLayer::DeviceLayer(DeviceLayer&&) noexcept = default;
 
-GpuBatch FusedLayer::batch() const {
+GpuBatch DeviceLayer::batch() const {
   return {state_->region<std::byte>(GpuRegion::x), state_->region<std::byte>(GpuRegion::x_scales),
           state_->region<std::int64_t>(GpuRegion::expert_ids),
           state_->region<float>(GpuRegion::expert_weights)};
 }
 
-GpuPlan FusedLayer::plan(std::int64_t tokens, const GpuOverrides& overrides) const {
+GpuPlan DeviceLayer::plan(std::int64_t tokens, const GpuOverrides& overrides) const {
   return make_gpu_plan(state_->shape, tokens, state_->machine, overrides);
 }
 
-void FusedLayer::State::prepare(const GpuCall& call, FusedParams& params, void* stream) const {
+void DeviceLayer::State::prepare(const GpuCall& call, KernelParams& params, void* stream) const {
   params.tokens = static_cast<std::int32_t>(call.tokens);
   params.y = reinterpret_cast<__nv_bfloat16*>(call.y);
   const std::int32_t* word = nullptr;
@@ -203,7 +161,7 @@ void FusedLayer::State::prepare(const GpuCall& call, FusedParams& params, void* 
   device::check(cudaGetLastError(), "preparing a call");
 }
 
-void FusedLayer::enqueue(const GpuCall& call, void* stream) {
+void DeviceLayer::enqueue(const GpuCall& call, void* stream) {
   check_argument(call.tokens >= 0 && call.tokens <= state_->config.max_tokens,
                  "tokens is {}: 0 to max_tokens = {} is wanted", call.tokens,
                  state_->config.max_tokens);
@@ -214,13 +172,13 @@ void FusedLayer::enqueue(const GpuCall& call, void* stream) {
                  "y begins at {} and x_bf16 at {}: addresses aligned to 16 bytes are wanted",
                  fmt::ptr(call.y), fmt::ptr(call.x_bf16));
   const GpuPlan plan = this->plan(call.tokens, call.overrides);
-  FusedParams params = state_->params(plan);
+  KernelParams params = state_->params(plan);
   state_->prepare(call, params, stream);
-  state_->launch(plan, params, stream);
+  state_->launcher.enqueue(plan, params, static_cast<device::StreamHandle>(stream));
 }
 
-void FusedLayer::forward(std::int64_t tokens, BFloat16* y, void* stream,
-                         const GpuOverrides& overrides) {
+void DeviceLayer::forward(std::int64_t tokens, BFloat16* y, void* stream,
+                          const GpuOverrides& overrides) {
   enqueue({.tokens = tokens, .y = y, .overrides = overrides}, stream);
 }
 
@@ -238,6 +196,8 @@ const char* words_for(WaitSignal signal) {
       return "the GEMM-1 results of block";
     case WaitSignal::barrier_b:
       return "barrier B of rank";
+    case WaitSignal::k1_open:
+      return "K1 to pass barrier A, number";
     default:
       return "a signal";
   }
@@ -258,7 +218,7 @@ const char* words_for(WaitSignal signal) {
 
 }  // namespace
 
-FaultWords FusedLayer::State::read_faults(int rank) const {
+FaultWords DeviceLayer::State::read_faults(int rank) const {
   FaultWords words;
   const std::byte* const arena = options.arenas[static_cast<std::size_t>(rank)];
   reading.copy(&words, arena + layout[GpuRegion::fault].offset_bytes, sizeof words);
@@ -266,12 +226,12 @@ FaultWords FusedLayer::State::read_faults(int rank) const {
   return words;
 }
 
-void FusedLayer::wait(void* stream) {
-  device::check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "the fused kernel");
+void DeviceLayer::wait(void* stream) {
+  device::check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "the kernels of a call");
   check();
 }
 
-void FusedLayer::check() {
+void DeviceLayer::check() {
   const State& s = *state_;
   const FaultWords mine = s.read_faults(s.options.rank);
   if (mine.fault.abort != 0) {
@@ -289,7 +249,7 @@ void FusedLayer::check() {
        s.options.rank, mine.bad_id.token, mine.bad_id.slot, mine.bad_id.value, s.config.experts);
 }
 
-std::vector<std::int64_t> FusedLayer::rows_per_expert() const {
+std::vector<std::int64_t> DeviceLayer::rows_per_expert() const {
   const State& s = *state_;
   const std::int64_t experts = s.shape.experts_per_rank();
   std::vector<std::uint32_t> counts(static_cast<std::size_t>(s.shape.ranks * experts));
@@ -305,7 +265,7 @@ std::vector<std::int64_t> FusedLayer::rows_per_expert() const {
   return rows;
 }
 
-void FusedLayer::refresh(const LayerWeights& weights) {
+void DeviceLayer::refresh(const LayerWeights& weights) {
   state_->pack(weights);
 }
 
@@ -324,7 +284,7 @@ void for_each_piece(Weights& w1, Weights& w2, const Visit& visit) {
 
 }  // namespace
 
-std::vector<PackedPiece> FusedLayer::packed() const {
+std::vector<PackedPiece> DeviceLayer::packed() const {
   std::vector<PackedPiece> pieces;
   for_each_piece(state_->w1, state_->w2, [&](const char* name, const device::Memory& memory) {
     PackedPiece piece{name, std::vector<std::byte>(static_cast<std::size_t>(memory.bytes()))};
@@ -342,7 +302,7 @@ std::vector<PackedPiece> FusedLayer::packed() const {
   return pieces;
 }
 
-void FusedLayer::load(
+void DeviceLayer::load(
     const std::function<std::span<const std::byte>(const std::string& name)>& piece) {
   const auto sized = [&](const char* name, std::int64_t bytes) {
     const std::span<const std::byte> found = piece(name);
@@ -368,11 +328,11 @@ void FusedLayer::load(
   state_->rounded = number("rounded");
 }
 
-std::int64_t FusedLayer::rounded_weights() const {
+std::int64_t DeviceLayer::rounded_weights() const {
   return state_->rounded;
 }
 
-std::int64_t FusedLayer::expert_bytes() const {
+std::int64_t DeviceLayer::expert_bytes() const {
   return state_->w1.shape.bytes() + state_->w2.shape.bytes();
 }
 

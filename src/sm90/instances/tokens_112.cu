@@ -1,0 +1,9 @@
+#include "sm90/instances/instance.cuh"
+
+namespace megamoe::sm90 {
+
+const void* kernel_112(KernelPart part) {
+  return kernel_of_tile<112, 2>(part);
+}
+
+}  // namespace megamoe::sm90
