@@ -197,10 +197,10 @@ std::vector<sm90::GpuOverrides> variants(const Options& options) {
         sm90::GpuOverrides overrides{.execution = parse_execution(execution)};
         if (tile > 0) overrides.token_tile = tile;
         if (options.waves > 0) overrides.experts_per_wave = options.waves;
-        if (blocks > 0) overrides.k1_blocks = blocks;
+        const bool split = overrides.execution == Execution::split;
+        if (split && blocks > 0) overrides.k1_blocks = blocks;
         all.push_back(overrides);
-        // The share acts on the split alone.
-        if (overrides.execution != Execution::split) break;
+        if (!split) break;
       }
     }
   }

@@ -162,8 +162,6 @@ Measured bench_cpu(const BenchOptions& options, const LayerSource& source, TeamC
 
 Measured bench_cuda(const BenchOptions& options, const LayerSource& source, TeamChoice& choice) {
   RankTeam& team = choice.team;
-  check_argument(options.executions == std::vector{Execution::fused},
-                 "--execution: only fused runs on the cuda backend yet");
   if (team.leads()) print_headline(source, choice, "x in FP8");
   const std::int64_t devices = min64(source.ranks(), cuda_devices());
   Measured measured{.points = gpu_sweep(source, sweep_request(options), team)};
@@ -199,7 +197,7 @@ int bench(BenchOptions& options) {
   const RankTeam asked = make_team(values, process_environment());
   values.layer.tokens = *std::max_element(options.tokens.begin(), options.tokens.end());
   const LayerSource source(values.layer);
-  TeamChoice choice = choose_team(asked, source, values, options.executions);
+  TeamChoice choice = choose_team(asked, source, values);
   const Measured measured = choice.team.backend() == Backend::cuda
                                 ? bench_cuda(options, source, choice)
                                 : bench_cpu(options, source, choice);

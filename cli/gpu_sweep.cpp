@@ -56,14 +56,14 @@ class GpuBench {
     }
   }
 
-  Json measure(Layer& layer, std::int64_t tokens) {
+  Json measure(Layer& layer, std::int64_t tokens, Execution execution) {
     const Batch batch = layer.batch(tokens);
     const std::span<BFloat16> y(y_.as<BFloat16>(),
                                 static_cast<std::size_t>(tokens * layer.config().hidden));
     for (std::int64_t call = 0; call < calls_; ++call) {
       fill(batch, inputs_[static_cast<std::size_t>(call % kInputs)]);
       begin_[static_cast<std::size_t>(call)].record(stream_.get());
-      layer.forward(batch, y, stream_.get());
+      layer.forward(batch, y, stream_.get(), execution);
       end_[static_cast<std::size_t>(call)].record(stream_.get());
     }
     layer.wait();
@@ -120,7 +120,9 @@ std::vector<SweepPoint> gpu_sweep(const LayerSource& source, const SweepRequest&
     Layer layer(source.config(), source.weights(rank), work.group, request.layer);
     Json document = Json::array();
     for (const std::int64_t tokens : request.tokens) {
-      document.push_back(bench.measure(layer, tokens));
+      for (const Execution execution : request.executions) {
+        document.push_back(bench.measure(layer, tokens, execution));
+      }
     }
     return document.dump();
   });

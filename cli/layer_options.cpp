@@ -92,10 +92,10 @@ std::shared_ptr<LayerOptionValues> add_sweep_options(CLI::App& command) {
              "Per rank: threads (default: cores / ranks, at least 1), on cuda multiprocessors")
       ->group(group);
   add_parsed(command, "--k1-workers", values->plan.k1_workers, parse_count,
-             "Split: threads for dispatch and GEMM 1")
+             "Split: threads for dispatch and GEMM 1, on cuda multiprocessors")
       ->group(group);
   add_parsed(command, "--k2-workers", values->plan.k2_workers, parse_count,
-             "Split: threads for GEMM 2")
+             "Split: threads for GEMM 2, on cuda multiprocessors")
       ->group(group);
   add_parsed(command, "--block-rows", values->plan.block_rows, parse_count,
              "BLOCK_M: 16, 32, 64, 96, 128 or 192; on cuda 16 to 176 in steps of 16")
@@ -140,10 +140,7 @@ namespace {
 
 /// What among the options only the CPU has, or which the user will have meant for it; "" if there
 /// is nothing.
-std::string cpu_option(const LayerOptionValues& values, const std::vector<Execution>& executions) {
-  for (const Execution execution : executions) {
-    if (execution != Execution::fused) return fmt::format("execution {}", name_of(execution));
-  }
+std::string cpu_option(const LayerOptionValues& values) {
   if (values.plan.workers) return "--workers";
   if (values.plan.k1_workers) return "--k1-workers";
   if (values.plan.k2_workers) return "--k2-workers";
@@ -155,8 +152,8 @@ std::string cpu_option(const LayerOptionValues& values, const std::vector<Execut
 }  // namespace
 
 TeamChoice choose_team(const RankTeam& team, const LayerSource& source,
-                       const LayerOptionValues& values, const std::vector<Execution>& executions) {
-  const std::string option = cpu_option(values, executions);
+                       const LayerOptionValues& values) {
+  const std::string option = cpu_option(values);
   if (values.backend == Backend::automatic && !option.empty()) {
     return {team, fmt::format("{} is given; --backend cuda would take CUDA devices", option)};
   }

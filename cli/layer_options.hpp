@@ -48,10 +48,10 @@ struct TeamChoice {
   std::string reason;  ///< why that backend, a sentence; "" if there was no other
 };
 
-/// Where the source's layer runs by these executions: on CUDA devices if they are asked for or,
+/// Where the source's layer runs: on CUDA devices if they are asked for or,
 /// without an option that only the CPU has, present and fit. Throws what choose_backend throws.
 TeamChoice choose_team(const RankTeam& team, const LayerSource& source,
-                       const LayerOptionValues& values, const std::vector<Execution>& executions);
+                       const LayerOptionValues& values);
 
 /// An option whose text `parse` turns into a value; its errors are the command's.
 template <class Value, class Parse>

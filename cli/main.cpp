@@ -1,5 +1,6 @@
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -45,6 +46,13 @@ int run(int argc, char** argv) {
   return 2;
 }
 
+/// Ranks that share a device and streams that share one of its few queues could wait for each other
+/// for ever: four split ranks need more queues than a process has by default.
+void ask_for_queues() {
+  constexpr int kKeepTheUsers = 0;
+  (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", kKeepTheUsers);
+}
+
 int refuse(const char* what) {
   fmt::print(stderr, "megamoe: {}\n", what);
   return 2;
@@ -56,6 +64,7 @@ int main(int argc, char** argv) {
   if (!settle_standard_streams()) {
     return refuse("standard output is closed: give it a file, a pipe or /dev/null");
   }
+  ask_for_queues();
   int code = 0;
   try {
     code = run(argc, argv);

@@ -128,7 +128,7 @@ void print_prediction(const Prediction& prediction, const MachineRates& rates) {
 bool is_for_cuda(const LayerOptionValues& values, const LayerSource& source) {
   if (values.backend != Backend::automatic) return values.backend == Backend::cuda;
   const RankTeam team = RankTeam::forked(source.ranks(), values.deadline);
-  return choose_team(team, source, values, {}).team.backend() == Backend::cuda;
+  return choose_team(team, source, values).team.backend() == Backend::cuda;
 }
 
 int plan_layer_of(const PlanOptions& options) {

@@ -60,8 +60,7 @@ int run(const RunOptions& options) {
   const RankTeam asked = make_team(*options.layer, process_environment());
   const LayerSource source(options.layer->layer);
   const LayerConfig& config = source.config();
-  TeamChoice choice =
-      choose_team(asked, source, *options.layer, {parse_execution(options.execution)});
+  TeamChoice choice = choose_team(asked, source, *options.layer);
   RankTeam& team = choice.team;
   if (team.leads()) print_headline(source, options.execution, choice);
   if (team.backend() == Backend::cpu) {

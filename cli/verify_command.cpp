@@ -91,10 +91,14 @@ int verify(LayerOptionValues& values) {
   Runs runs;
   if (values.backend != Backend::cuda) run_on_cpu(source, values, team, runs);
   if (values.backend != Backend::cpu) {
-    TeamChoice choice = choose_team(team, source, values, {Execution::fused});
+    TeamChoice choice = choose_team(team, source, values);
     if (choice.team.backend() == Backend::cuda) {
       runs.push_back(
-          {Backend::cuda, "sm90", run_layer(source, {.layer = values.plan}, choice.team)});
+          {Backend::cuda, "sm90",
+           run_layer(source,
+                     {.executions = {Execution::fused, Execution::split, Execution::staged},
+                      .layer = values.plan},
+                     choice.team)});
     } else if (team.leads()) {
       fmt::print("cuda is left out: {}\n", choice.reason);
     }

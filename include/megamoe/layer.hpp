@@ -23,9 +23,12 @@ namespace megamoe {
 struct LayerOptions {
   /// CPU: threads of a fused or staged call (default: cores / ranks, at least 1). CUDA: thread
   /// blocks, each on a multiprocessor of its own (default: the rank's share of the device).
+  /// On CUDA the split's K3 has them too.
   std::optional<std::int64_t> workers;
-  std::optional<std::int64_t> k1_workers;  ///< threads of the split's dispatch and GEMM 1
-  std::optional<std::int64_t> k2_workers;  ///< threads of the split's GEMM 2
+  /// Of the split's K1 (dispatch and GEMM 1) and K2 (GEMM 2), which run at once: threads, on CUDA
+  /// thread blocks, together no more than the rank's share of the device.
+  std::optional<std::int64_t> k1_workers;
+  std::optional<std::int64_t> k2_workers;
   /// BLOCK_M. CPU: 16, 32, 64, 96, 128 or 192. CUDA: 16 to 176 in steps of 16, instead of a choice
   /// for each call.
   std::optional<std::int64_t> block_rows;
@@ -82,8 +85,8 @@ struct GraphOptions {
 
 /// A call whose buffers are settled once: the arena's batch in, one y out. What may change between
 /// replays is read anew by each: x, ids, weights, the number of tokens, refreshed weights. Nothing
-/// is to be reset. Outlived by its Layer. On CUDA it is a CUDA graph of one kernel, whose tile is
-/// chosen for max_tokens unless LayerOptions::block_rows says another.
+/// is to be reset. Outlived by its Layer. On CUDA it is a CUDA graph, whose tile is chosen
+/// for max_tokens unless LayerOptions::block_rows says another.
 class Graph {
  public:
   /// As Layer::forward on the batch of `tokens` tokens, tokens <= max_tokens; rows of y from
@@ -106,11 +109,13 @@ class Graph {
 /// Layers of a group with the same capacity and sizes share one arena, so their batches are the
 /// same memory.
 ///
-/// In a group of CUDA devices the layer runs fused only. A stream is a cudaStream_t of the rank's
-/// device as void*, null for the device's default stream. Calls of a rank follow each other,
-/// whatever their streams. Ranks that one process drives from one thread enqueue their calls, all
-/// of them, before any is waited for, and on streams of their own. Nothing that waits for a device
-/// (cudaFree, the end of a Layer) belongs between the calls of its ranks.
+/// In a group of CUDA devices a fused call is one kernel, a split one three: K1 and K2 at once on
+/// multiprocessors of their own, then K3, combine; a staged one the same three one after another. A
+/// stream is a cudaStream_t of the rank's device as void*, null for the device's default stream.
+/// Calls of a rank follow each other, whatever their streams. Ranks that one process drives from
+/// one thread enqueue their calls, all of them, before any is waited for, and on streams of their
+/// own. Nothing that waits for a device (cudaFree, the end of a Layer) belongs between the calls of
+/// its ranks.
 class Layer {
  public:
   /// Validates, plans, and packs this rank's experts (peak memory: the packed form and one expert).

@@ -7,7 +7,6 @@
 #include "api/layer_identity.hpp"
 #include "api/packed_file.hpp"
 #include "base/check.hpp"
-#include "base/names.hpp"
 #include "routing/slots.hpp"
 #include "sm90/prepare.hpp"
 
@@ -26,13 +25,6 @@ CudaPlan agreed_plan(const LayerConfig& config, const Group& group, const LayerO
   return agreed_step(state.communicator(), "making a layer", [&] {
     return plan_cuda_layer(config, group.ranks(), options, state.gpu()->share_of_multiprocessors());
   });
-}
-
-void check_execution(Execution execution) {
-  if (execution == Execution::fused) return;
-  fail(ErrorCode::unsupported,
-       "execution {} does not run on the cuda backend yet: use fused, or the cpu backend",
-       name_of(execution));
 }
 
 device::StreamHandle handle(void* stream) {
@@ -57,11 +49,13 @@ CudaLayer::CudaLayer(const LayerConfig& config, const WeightSource& source, cons
   layer_ = agreed_step(communicator, "packing weights", [&] {
     const device::CurrentDevice current = gpu().use();
     auto layer = std::make_unique<sm90::DeviceLayer>(
-        config, sm90::DeviceLayerOptions{.rank = group_.rank(),
-                                   .arenas = arena_->bases(group_.ranks()),
-                                   .blocks = static_cast<int>(plan_.machine.blocks),
-                                   .deadline = communicator.deadline(),
-                                   .layer = ordinal});
+        config,
+        sm90::DeviceLayerOptions{.rank = group_.rank(),
+                                 .arenas = arena_->bases(group_.ranks()),
+                                 .multiprocessors = static_cast<int>(plan_.machine.multiprocessors),
+                                 .blocks = static_cast<int>(plan_.machine.blocks),
+                                 .deadline = communicator.deadline(),
+                                 .layer = ordinal});
     if (source.weights != nullptr) {
       layer->refresh(*source.weights);
     } else {
@@ -94,7 +88,6 @@ Batch CudaLayer::batch(std::int64_t tokens) const {
 
 void CudaLayer::check(const LayerCall& call, std::int64_t rows) const {
   check_call(plan_.config, batch(call.batch.tokens), call, rows);
-  check_execution(call.execution);
   gpu().check_usable();
 }
 
@@ -118,7 +111,7 @@ void CudaLayer::enqueue(const LayerCall& call, const StreamCall& where) {
                      .tokens_word = where.tokens,
                      .x_bf16 = call.batch.x_bf16.data(),
                      .y = call.y.data(),
-                     .overrides = plan_.overrides},
+                     .overrides = plan_.overrides_of(call.execution)},
                     where.stream);
   });
 }
@@ -186,7 +179,7 @@ class CudaGraph final : public GraphState {
       layer_.layer_->enqueue({.tokens = config.max_tokens,
                               .tokens_word = word_.as<std::int32_t>(),
                               .y = options.y.data(),
-                              .overrides = layer_.plan_.overrides},
+                              .overrides = layer_.plan_.overrides_of(options.execution)},
                              stream.get());
     });
   }
@@ -217,7 +210,6 @@ class CudaGraph final : public GraphState {
 };
 
 std::shared_ptr<GraphState> CudaLayer::graph(const GraphOptions& options) {
-  check_execution(options.execution);
   const device::CurrentDevice current = gpu().use();
   return std::make_shared<CudaGraph>(*this, options);
 }

@@ -24,8 +24,6 @@ CudaPlan plan_cuda_layer(const LayerConfig& config, std::int64_t ranks, const La
                          std::int64_t multiprocessors) {
   validate(config);
   sm90::validate_gpu(config, ranks);
-  refuse("k1_workers", options.k1_workers.has_value(), "there is no split execution yet");
-  refuse("k2_workers", options.k2_workers.has_value(), "there is no split execution yet");
   refuse("instruction_set", options.instruction_set.has_value(), "it has no meaning");
   const std::int64_t blocks = options.workers.value_or(multiprocessors);
   check_argument(blocks >= 1 && blocks <= multiprocessors,
@@ -33,19 +31,28 @@ CudaPlan plan_cuda_layer(const LayerConfig& config, std::int64_t ranks, const La
                  blocks, multiprocessors);
   CudaPlan plan{.config = config,
                 .shape = make_shape(config, ranks),
-                .machine = {.blocks = blocks},
+                .machine = {.multiprocessors = multiprocessors, .blocks = blocks},
                 .overrides = {},
                 .arena = {}};
   if (options.block_rows) plan.overrides.token_tile = static_cast<int>(*options.block_rows);
   plan.arena = sm90::make_gpu_arena_layout(plan.shape);
   plan.expert_bytes =
       sm90::packed_gemm1(plan.shape).bytes() + sm90::packed_gemm2(plan.shape).bytes();
+  plan.overrides.k1_blocks = options.k1_workers;
+  plan.overrides.k2_blocks = options.k2_workers;
   plan.of_call(config.max_tokens);  // refuses what no kernel can run
+  if (options.k1_workers || options.k2_workers) plan.of_call(config.max_tokens, Execution::split);
   return plan;
 }
 
-sm90::GpuPlan CudaPlan::of_call(std::int64_t tokens) const {
-  return sm90::make_gpu_plan(shape, tokens, machine, overrides);
+sm90::GpuOverrides CudaPlan::overrides_of(Execution execution) const {
+  sm90::GpuOverrides of_call = overrides;
+  of_call.execution = execution;
+  return of_call;
+}
+
+sm90::GpuPlan CudaPlan::of_call(std::int64_t tokens, Execution execution) const {
+  return sm90::make_gpu_plan(shape, tokens, machine, overrides_of(execution));
 }
 
 std::string CudaPlan::explain() const {
@@ -61,6 +68,14 @@ std::string CudaPlan::explain() const {
   line("ranks", fmt::format("{}, {} experts each, {} tokens each (capacity {})", shape.ranks,
                             shape.experts_per_rank(), config.max_tokens, shape.max_tokens));
   text += of_call(config.max_tokens).explain();
+  if (machine.multiprocessors >= 2) {
+    const sm90::GpuPlan split = of_call(config.max_tokens, Execution::split);
+    line("split",
+         fmt::format("K1 {} and K2 {} of {} multiprocessors at once, then K3 on {}; {} tokens "
+                     "x {} rows",
+                     split.k1_blocks, split.k2_blocks, machine.multiprocessors, split.blocks,
+                     split.kernel.tokens, split.kernel.rows()));
+  }
   std::string tiles;
   for (std::int64_t tokens = 1; tokens < config.max_tokens; tokens *= 4) {
     tiles += fmt::format("{} at {}, ", of_call(tokens).kernel.tokens, tokens);

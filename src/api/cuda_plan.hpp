@@ -23,7 +23,8 @@ struct CudaPlan {
   std::int64_t expert_bytes = 0;  ///< packed, of one expert
 
   /// Of a call; the tile follows the number of tokens.
-  sm90::GpuPlan of_call(std::int64_t tokens) const;
+  sm90::GpuPlan of_call(std::int64_t tokens, Execution execution = Execution::fused) const;
+  sm90::GpuOverrides overrides_of(Execution execution) const;
   std::string explain() const;
 };
 

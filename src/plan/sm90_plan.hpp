@@ -14,7 +14,8 @@ namespace megamoe::sm90 {
 
 /// What the plan must know of a rank's share of a GPU.
 struct GpuMachine {
-  std::int64_t blocks = 132;  ///< one thread block per streaming multiprocessor granted
+  std::int64_t multiprocessors = 132;  ///< granted
+  std::int64_t blocks = 132;           ///< of a fused or staged call, one per multiprocessor
 };
 
 struct GpuOverrides {
@@ -22,10 +23,9 @@ struct GpuOverrides {
   std::optional<int> stages;
   std::optional<int> experts_per_wave;
   Execution execution = Execution::fused;
-  /// Multiprocessors of the split's K1, K2 and K3.
+  /// Multiprocessors of the split's K1 and K2, which run at once.
   std::optional<std::int64_t> k1_blocks;
   std::optional<std::int64_t> k2_blocks;
-  std::optional<std::int64_t> k3_blocks;
   // For tests of the split's progress, whose kernels a device may begin in any order.
   bool k2_first = false;  ///< K2 is launched before K1
   bool k1_lost = false;   ///< K1 is not launched
@@ -38,11 +38,9 @@ struct GpuPlan {
   GpuOverrides overrides;
   SharedLayout shared;      ///< of the fused kernel or K1
   SharedLayout shared2;     ///< of K2, which pulls no rows
-  std::int64_t blocks = 0;  ///< of the fused kernel
-  /// Of the split's and the staged kernels. The split's K1 and K2 run at once.
+  std::int64_t blocks = 0;  ///< of the fused kernel or K3
   std::int64_t k1_blocks = 0;
   std::int64_t k2_blocks = 0;
-  std::int64_t k3_blocks = 0;
   std::int64_t experts_per_wave = 0;
   std::int64_t gemm1_tasks_per_block = 0;
   std::int64_t gemm2_tasks_per_block = 0;

@@ -48,7 +48,8 @@ void DeviceLayer::State::allocate() {
   std::int64_t scratch_bytes = 16;
   for (const KernelShape& kernel : kKernelShapes) {
     if (kernel.gemm1_tiles() == 2) {
-      scratch_bytes = max64(scratch_bytes, machine.blocks * kernel.tokens * kernel.math_threads());
+      scratch_bytes =
+          max64(scratch_bytes, machine.multiprocessors * kernel.tokens * kernel.math_threads());
     }
   }
   scratch = device::Memory(scratch_bytes, "activations between tiles");
@@ -117,7 +118,8 @@ DeviceLayer::DeviceLayer(const LayerConfig& config, const DeviceLayerOptions& op
   s.shape = make_shape(config, ranks);
   s.options = options;
   s.layout = make_gpu_arena_layout(s.shape);
-  s.machine.blocks = options.blocks.value_or(device::multiprocessors());
+  s.machine.multiprocessors = options.multiprocessors.value_or(device::multiprocessors());
+  s.machine.blocks = options.blocks.value_or(static_cast<int>(s.machine.multiprocessors));
   s.allocate();
 }
 

@@ -1,5 +1,5 @@
-// One layer of one rank on one Hopper GPU, fused into one launch per call. No CUDA header: pointers
-// to GPU memory are plain pointers, a stream is the runtime's handle as void*.
+// One layer of one rank on one Hopper GPU, one launch per call or the split's three. No CUDA
+// header: pointers to GPU memory are plain pointers, a stream is the runtime's handle as void*.
 #pragma once
 
 #include <chrono>
@@ -42,8 +42,10 @@ struct DeviceLayerOptions {
   /// Arena of every rank, mapped into this process; the calling rank's own is on the current
   /// device. They outlive the layer.
   std::vector<std::byte*> arenas;
-  /// Thread blocks, one per multiprocessor; absent: all of the device. Ranks that share a device
-  /// must together have no more than it has.
+  /// Multiprocessors that are the rank's; absent: all of the device. Ranks that share a device must
+  /// together have no more than it has.
+  std::optional<int> multiprocessors;
+  /// Thread blocks of a fused or staged call, one per multiprocessor; absent: as many.
   std::optional<int> blocks;
   std::chrono::nanoseconds deadline = std::chrono::seconds(30);
   std::uint32_t layer = 1;  ///< ordinal of the layer in its group, 1 or more

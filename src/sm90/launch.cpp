@@ -78,8 +78,8 @@ void Launcher::launch_part(const GpuPlan& plan, KernelPart part, KernelParams& p
 
 void Launcher::launch_combine(const GpuPlan& plan, KernelParams& params,
                               device::StreamHandle stream) const {
-  launch(combine_kernel_address(), plan.k3_blocks, kCombineThreads, kSharedFrontBytes, params,
-         stream, "launching K3");
+  launch(combine_kernel_address(), plan.blocks, kCombineThreads, kSharedFrontBytes, params, stream,
+         "launching K3");
 }
 
 void Launcher::enqueue(const GpuPlan& plan, KernelParams& params,

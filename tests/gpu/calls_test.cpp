@@ -1,4 +1,5 @@
 // Calls on CUDA devices: ranks that share one, streams, graphs, errors and what comes after them.
+#include <array>
 #include <thread>
 
 #include "gpu/gpu_layer.hpp"
@@ -63,7 +64,9 @@ TEST_F(GpuCalls, RanksThatShareADeviceGiveTheBitsOfOneAlone) {
       Layer& called = call % 3 == 2 ? second : layer;
       const Input input = cli::synthetic_input(config, 9, rank, 20 + 60 * rank);
       const Batch batch = mine.load(called, input);
-      called.forward(batch, mine.y(batch.tokens));
+      const auto execution = std::array{Execution::fused, Execution::split,
+                                        Execution::staged}[static_cast<std::size_t>(call / 3 % 3)];
+      called.forward(batch, mine.y(batch.tokens), execution);
       EXPECT_EQ(difference(mine.read(batch.tokens), expected[static_cast<std::size_t>(rank)],
                            config.hidden),
                 "")
@@ -107,8 +110,14 @@ TEST_F(GpuCalls, AGraphReplaysWithNewRoutingOtherTokensAndNone) {
   const auto messages = on_ranks({0, 0}, quick(), [&](int rank, const Group& group) {
     GpuIo io(config);
     Layer layer(config, weights, group);
-    Graph graph = layer.graph({.y = io.whole_y()});
-    for (const std::int64_t tokens : {9, 0, 200, 3, 0, 17}) {
+    std::vector<Graph> graphs;
+    for (const Execution execution : {Execution::fused, Execution::split, Execution::staged}) {
+      graphs.push_back(layer.graph({.execution = execution, .y = io.whole_y()}));
+    }
+    for (std::int64_t call = 0; call < 18; ++call) {
+      const std::int64_t tokens =
+          std::array{9, 0, 200, 3, 0, 17}[static_cast<std::size_t>(call % 6)];
+      Graph& graph = graphs[static_cast<std::size_t>(call % 3)];
       const Input input =
           cli::synthetic_input(config, static_cast<std::uint64_t>(tokens), rank, tokens);
       Batch batch = io.load(layer, input);

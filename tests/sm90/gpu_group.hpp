@@ -23,9 +23,9 @@ class GpuGroup {
       : config_(config), placement_(placement) {
     sm90::DeviceLayerOptions options;
     options.deadline = deadline;
-    options.blocks = device::multiprocessors();
+    options.multiprocessors = device::multiprocessors();
     if (placement == Placement::shared_device) {
-      options.blocks = *options.blocks / ranks;
+      options.multiprocessors = *options.multiprocessors / ranks;
     } else {
       device::enable_peer_access(ranks);
     }

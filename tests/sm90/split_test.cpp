@@ -54,7 +54,6 @@ RandomCase make_case(unsigned seed) {
   c.split.execution = Execution::split;
   c.split.k1_blocks = 1 + static_cast<std::int64_t>(random()) % (share - 1);
   c.split.k2_blocks = 1 + static_cast<std::int64_t>(random()) % (share - *c.split.k1_blocks);
-  c.split.k3_blocks = 1 + static_cast<std::int64_t>(random()) % share;
   if (random() % 2 == 0) c.split.token_tile = static_cast<int>(pick({16, 48, 64, 112, 160}));
   return c;
 }
