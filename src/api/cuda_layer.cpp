@@ -255,6 +255,8 @@ void CudaLayer::fill_report() const {
   report_.total_ns =
       static_cast<std::int64_t>(events_->end.microseconds_since(events_->begin) * 1e3);
   report_.rows_per_expert = layer_->rows_per_expert();
+  report_.rows_per_expert.resize(
+      report_.rows_per_expert.size() + static_cast<std::size_t>(config.shared_experts), tokens_);
   std::int64_t rows = 0;
   for (const std::int64_t count : report_.rows_per_expert) {
     rows += count;

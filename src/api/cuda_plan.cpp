@@ -62,9 +62,10 @@ std::string CudaPlan::explain() const {
   };
   const std::string limit =
       config.activation_limit ? fmt::format(", limit {}", *config.activation_limit) : "";
-  line("layer", fmt::format("H {} I {} E {} k {}, {}, {}{}", config.hidden, config.intermediate,
-                            config.experts, config.top_k, name_of(config.recipe),
-                            name_of(config.activation), limit));
+  line("layer",
+       fmt::format("H {} I {} E {} (+{} shared) k {}, {}, {}{}", config.hidden, config.intermediate,
+                   config.experts, config.shared_experts, config.top_k, name_of(config.recipe),
+                   name_of(config.activation), limit));
   line("ranks", fmt::format("{}, {} experts each, {} tokens each (capacity {})", shape.ranks,
                             shape.experts_per_rank(), config.max_tokens, shape.max_tokens));
   text += of_call(config.max_tokens).explain();

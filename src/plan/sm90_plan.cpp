@@ -69,11 +69,18 @@ void validate_gpu(const LayerConfig& config, std::int64_t ranks) {
          "recipe {} does not run on this GPU backend yet: use fp8_fp4, or the cpu backend",
          name_of(config.recipe));
   }
-  if (config.shared_experts != 0) {
-    fail(ErrorCode::unsupported,
-         "{} shared experts: this GPU backend has none yet; use the cpu backend",
-         config.shared_experts);
+  if (config.shared_experts > 0 && shared_weight_format(config) != weight_format(config.recipe)) {
+    fail(
+        ErrorCode::unsupported,
+        "shared experts with {} weights beside {} ones do not run on this GPU backend yet: use the "
+        "cpu backend, or shared experts in {}",
+        name_of(shared_weight_format(config)), name_of(weight_format(config.recipe)),
+        name_of(weight_format(config.recipe)));
   }
+  // A warp looks at a token's slots, a lane at each.
+  check_argument(config.top_k + config.shared_experts <= 32,
+                 "top_k {} and {} shared experts: on a GPU they are 32 together at most",
+                 config.top_k, config.shared_experts);
   // Ranks of one load/store domain that a kernel's arguments have room for.
   check_argument(ranks >= 1 && ranks <= 16, "{} ranks: a GPU group has 1 to 16", ranks);
 }
@@ -110,20 +117,19 @@ GpuPlan make_gpu_plan(const LayerShape& shape, std::int64_t tokens, const GpuMac
   const KernelPart part = first_part(overrides.execution);
   plan.kernel = overrides.token_tile ? kernel_with(*overrides.token_tile, part)
                                      : choose_kernel(expected, part);
-  plan.shared =
-      best_shared_layout(plan.kernel, shape.hidden, shape.experts_per_rank(), shape.ranks);
+  plan.shared = best_shared_layout(plan.kernel, shape.hidden, shape.pool_experts(), shape.ranks);
   if (overrides.stages) {
-    plan.shared = shared_layout(plan.kernel, shape.hidden, shape.experts_per_rank(), shape.ranks,
+    plan.shared = shared_layout(plan.kernel, shape.hidden, shape.pool_experts(), shape.ranks,
                                 *overrides.stages);
   }
   check_argument(plan.shared.stages >= 2 && plan.shared.bytes <= kMaxSharedBytes,
                  "hidden {} with {} experts per rank leaves no shared memory for two stages of {} "
                  "tokens: a smaller hidden size or fewer experts per rank are wanted",
-                 shape.hidden, shape.experts_per_rank(), plan.kernel.tokens);
+                 shape.hidden, shape.pool_experts(), plan.kernel.tokens);
   check_argument(shape.experts * 8 <= plan.shared.dispatch - plan.shared.tokens,
                  "{} experts do not fit the counters of the kernel: at most {} are possible",
                  shape.experts, (plan.shared.dispatch - plan.shared.tokens) / 8);
-  plan.shared2 = best_shared_layout(plan.kernel, 0, shape.experts_per_rank(), shape.ranks);
+  plan.shared2 = best_shared_layout(plan.kernel, 0, shape.pool_experts(), shape.ranks);
   plan.overrides = overrides;
   plan.execution = overrides.execution;
   plan_parts(plan, machine, overrides);
@@ -132,8 +138,8 @@ GpuPlan make_gpu_plan(const LayerShape& shape, std::int64_t tokens, const GpuMac
       ceil_div(packed_gemm2(shape).row_tiles(), plan.kernel.weight_tiles());
   const std::int64_t blocks_per_expert = max64(1, ceil_div(expected, plan.kernel.tokens));
   plan.experts_per_wave = overrides.experts_per_wave.value_or(static_cast<int>(min64(
-      shape.experts_per_rank(), experts_per_wave(kWaveFactor * machine.blocks,
-                                                 plan.gemm1_tasks_per_block * blocks_per_expert))));
+      shape.pool_experts(), experts_per_wave(kWaveFactor * machine.blocks,
+                                             plan.gemm1_tasks_per_block * blocks_per_expert))));
   return plan;
 }
 
@@ -160,7 +166,7 @@ std::string GpuPlan::explain() const {
   }
   line("GEMM 1", fmt::format("{} tasks per block of tokens", gemm1_tasks_per_block));
   line("GEMM 2", fmt::format("{} tasks per block of tokens", gemm2_tasks_per_block));
-  line("wave", fmt::format("{} of {} experts", experts_per_wave, shape.experts_per_rank()));
+  line("wave", fmt::format("{} of {} experts", experts_per_wave, shape.pool_experts()));
   return text;
 }
 

@@ -41,10 +41,8 @@ struct DeviceLayer::State {
 };
 
 void DeviceLayer::State::allocate() {
-  // A rank that owns none has room for one.
-  const std::int64_t local = max64(1, local_experts(shape, options.rank));
-  w1 = allocate_packed(packed_gemm1(shape), local, "packed W1");
-  w2 = allocate_packed(packed_gemm2(shape), local, "packed W2");
+  w1 = allocate_packed(packed_gemm1(shape), shape.pool_experts(), "packed W1");
+  w2 = allocate_packed(packed_gemm2(shape), shape.pool_experts(), "packed W2");
   std::int64_t scratch_bytes = 16;
   for (const KernelShape& kernel : kKernelShapes) {
     if (kernel.gemm1_tiles() == 2) {
@@ -59,17 +57,14 @@ void DeviceLayer::State::allocate() {
 
 void DeviceLayer::State::pack(const LayerWeights& weights) {
   check_weights(shape, options.rank, weights);
-  const std::int64_t local = local_experts(shape, options.rank);
   WeightPacker packer(shape);
   for (PackedWeights* packed : {&w1, &w2}) {
     packed->has_bias = PackedWeights::Bias::none;
     packed->bias.fill(0);
   }
-  for (std::int64_t e = 0; e < local; ++e) {
-    const std::int64_t expert = expert_of(shape, {options.rank, e});
-    packer.pack(weights.experts[static_cast<std::size_t>(expert)], e, w1, w2,
-                fmt::format("expert {}", expert));
-  }
+  for_each_pool_expert(shape, options.rank, weights, [&](const PoolExpert& expert) {
+    packer.pack(expert.weights, expert.number, w1, w2, expert.name);
+  });
   rounded = packer.rounded_values();  // waits until all is packed
 }
 
@@ -94,6 +89,7 @@ KernelParams DeviceLayer::State::params(const GpuPlan& plan) const {
   p.top_k = static_cast<std::int32_t>(shape.top_k);
   p.experts = static_cast<std::int32_t>(shape.experts);
   p.experts_per_rank = static_cast<std::int32_t>(shape.experts_per_rank());
+  p.shared_experts = static_cast<std::int32_t>(shape.shared_experts);
   p.max_tokens = static_cast<std::int32_t>(shape.max_tokens);
   p.rank = options.rank;
   p.ranks = static_cast<std::int32_t>(shape.ranks);

@@ -74,24 +74,36 @@ PackedWeights allocate_packed(const PackedMatrix& shape, std::int64_t experts,
   return weights;
 }
 
+void for_each_pool_expert(const LayerShape& shape, std::int64_t rank, const LayerWeights& weights,
+                          const std::function<void(const PoolExpert&)>& visit) {
+  for (std::int64_t local = 0; local < local_experts(shape, rank); ++local) {
+    const std::int64_t number = expert_of(shape, {rank, local});
+    visit({local, fmt::format("expert {}", number),
+           weights.experts[static_cast<std::size_t>(number)]});
+  }
+  for (std::int64_t s = 0; s < shape.shared_experts; ++s) {
+    visit({shape.experts_per_rank() + s, fmt::format("shared expert {}", s),
+           weights.shared[static_cast<std::size_t>(s)]});
+  }
+}
+
 void check_weights(const LayerShape& shape, std::int64_t rank, const LayerWeights& weights) {
   check_argument(static_cast<std::int64_t>(weights.experts.size()) == shape.experts,
                  "the weights have {} experts: the layer has {}", weights.experts.size(),
                  shape.experts);
-  check_argument(weights.shared.empty(),
-                 "the weights have {} shared experts: a layer on this GPU backend has none",
-                 weights.shared.size());
-  for (std::int64_t local = 0; local < local_experts(shape, rank); ++local) {
-    const std::int64_t number = expert_of(shape, {rank, local});
-    const ExpertWeights& expert = weights.experts[static_cast<std::size_t>(number)];
-    const std::string what = fmt::format("expert {}", number);
+  check_argument(static_cast<std::int64_t>(weights.shared.size()) == shape.shared_experts,
+                 "the weights have {} shared experts: the layer has {}", weights.shared.size(),
+                 shape.shared_experts);
+  for_each_pool_expert(shape, rank, weights, [&](const PoolExpert& at) {
+    const ExpertWeights& expert = at.weights;
+    const std::string& what = at.name;
     check_packable(expert.gate, shape.intermediate, shape.hidden, what + " gate");
     check_packable(expert.up, shape.intermediate, shape.hidden, what + " up");
     check_packable(expert.down, shape.hidden, shape.intermediate, what + " down");
     check_bias(expert.gate_bias, shape.intermediate, what + " gate bias");
     check_bias(expert.up_bias, shape.intermediate, what + " up bias");
     check_bias(expert.down_bias, shape.hidden, what + " down bias");
-  }
+  });
 }
 
 WeightPacker::WeightPacker(const LayerShape& shape) : shape_(shape) {
@@ -106,14 +118,14 @@ WeightPacker::WeightPacker(const LayerShape& shape) : shape_(shape) {
   rounded_.fill(0);
 }
 
-void WeightPacker::pack(const ExpertWeights& weights, std::int64_t local_expert, PackedWeights& w1,
+void WeightPacker::pack(const ExpertWeights& weights, std::int64_t pool_expert, PackedWeights& w1,
                         PackedWeights& w2, std::string_view what) {
   const auto formatted = [&](const MatrixView& matrix, const char* part) {
     return FormattedMatrix(matrix, WeightFormat::fp4, fmt::format("{} {}", what, part));
   };
   const auto run = [&](const PackSource& source, PackedWeights& to) {
-    launch_pack(source, {to.shape, to.tiles.get() + local_expert * to.shape.bytes(),
-                         to.row_factors.as<float>() + local_expert * to.shape.rows,
+    launch_pack(source, {to.shape, to.tiles.get() + pool_expert * to.shape.bytes(),
+                         to.row_factors.as<float>() + pool_expert * to.shape.rows,
                          largest_.as<std::int32_t>(), rounded_.as<unsigned long long>()});
     device::check(cudaGetLastError(), "packing weights");
   };
@@ -126,14 +138,13 @@ void WeightPacker::pack(const ExpertWeights& weights, std::int64_t local_expert,
   const FormattedMatrix down = formatted(weights.down, "down");
   run({upload(down.view(), values_[0], scales_[0]), {}}, w2);
   if (!weights.gate_bias.empty() || !weights.up_bias.empty()) {
-    pack_bias(local_expert, w1, [&](std::int64_t p) {
+    pack_bias(pool_expert, w1, [&](std::int64_t p) {
       const SourceRow source = gemm1_source(p);
       return value_or_zero(source.up ? weights.up_bias : weights.gate_bias, source.row);
     });
   }
   if (!weights.down_bias.empty()) {
-    pack_bias(local_expert, w2,
-              [&](std::int64_t p) { return value_or_zero(weights.down_bias, p); });
+    pack_bias(pool_expert, w2, [&](std::int64_t p) { return value_or_zero(weights.down_bias, p); });
   }
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <string_view>
 
 #include "megamoe/weights.hpp"
@@ -24,6 +26,17 @@ struct PackedWeights {
 PackedWeights allocate_packed(const PackedMatrix& shape, std::int64_t experts,
                               std::string_view what);
 
+/// An expert that has rows in the rank's pool.
+struct PoolExpert {
+  std::int64_t number;  ///< among the pool experts
+  std::string name;     ///< for errors
+  const ExpertWeights& weights;
+};
+
+/// The rank's routed experts, then the shared ones.
+void for_each_pool_expert(const LayerShape& shape, std::int64_t rank, const LayerWeights& weights,
+                          const std::function<void(const PoolExpert&)>& visit);
+
 /// Throws Error{invalid_argument, format, unsupported} that names expert and matrix for the first
 /// that `rank` could not pack.
 void check_weights(const LayerShape& shape, std::int64_t rank, const LayerWeights& weights);
@@ -33,8 +46,8 @@ class WeightPacker {
  public:
   explicit WeightPacker(const LayerShape& shape);
 
-  /// Packs expert number `local_expert` of this rank. `what` names it in errors.
-  void pack(const ExpertWeights& weights, std::int64_t local_expert, PackedWeights& w1,
+  /// Packs an expert as number `pool_expert` of this rank. `what` names it in errors.
+  void pack(const ExpertWeights& weights, std::int64_t pool_expert, PackedWeights& w1,
             PackedWeights& w2, std::string_view what);
 
   /// Values so far that were too small against their row's largest and had to be rounded.

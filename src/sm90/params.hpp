@@ -50,6 +50,7 @@ struct KernelParams {
   std::int32_t top_k;
   std::int32_t experts;
   std::int32_t experts_per_rank;
+  std::int32_t shared_experts;
   std::int32_t max_tokens;
   std::int32_t rank;
   std::int32_t ranks;
@@ -61,6 +62,7 @@ struct KernelParams {
   ActivationRule activation;
   SharedLayout shared;
 
+  constexpr std::int32_t pool_experts() const { return experts_per_rank + shared_experts; }
   constexpr std::int32_t k_blocks1() const { return (hidden + kTileColumns - 1) / kTileColumns; }
 };
 

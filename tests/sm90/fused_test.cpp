@@ -100,6 +100,31 @@ TEST_F(Fused, TakesNoTokensThenManyThenFew) {
   }
 }
 
+TEST_F(Fused, AddsSharedExpertsForTheRanksOwnTokensLast) {
+  LayerConfig config = small_config();
+  config.shared_experts = 2;
+  LayerDataOptions options;
+  options.bias = LayerDataOptions::Bias::random;
+  const LayerData data = make_layer_data(config, 31, options);
+  for (const int ranks : {1, 3}) {
+    SCOPED_TRACE(ranks);
+    GpuGroup group(config, data.weights, ranks);
+    std::vector<BatchData> batches;
+    for (int r = 0; r < ranks; ++r) {
+      batches.push_back(make_batch_data(config, r == 1 ? 0 : 50 + 60 * r, 32u + r));
+    }
+    // Tokens without a route have the shared experts' results alone.
+    for (int s = 0; s < 8; ++s) batches[0].experts[s] = -1;
+    for (const int tile : {16, 64, 176}) {
+      const auto got = group.run(batches, {.token_tile = tile});
+      for (int r = 0; r < ranks; ++r) {
+        if (batches[r].tokens == 0) continue;
+        expect_close(got[r], reference(config, data.weights, batches[r]));
+      }
+    }
+  }
+}
+
 TEST_F(Fused, TakesEverythingRoutedToOneExpert) {
   LayerConfig config = small_config();
   config.top_k = 1;

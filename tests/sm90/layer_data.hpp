@@ -63,12 +63,7 @@ inline LayerData make_layer_data(const LayerConfig& config, unsigned seed,
     return random_fp4(random, rows, columns, options.lowest_scale, options.binades,
                       *data.memory.back());
   };
-  for (std::int64_t e = 0; e < config.experts; ++e) {
-    if (e >= options.distinct_experts) {
-      data.weights.experts.push_back(
-          data.weights.experts[static_cast<std::size_t>(e % options.distinct_experts)]);
-      continue;
-    }
+  const auto expert_data = [&] {
     ExpertWeights expert;
     expert.gate = matrix(config.intermediate, config.hidden);
     expert.up = matrix(config.intermediate, config.hidden);
@@ -78,7 +73,18 @@ inline LayerData make_layer_data(const LayerConfig& config, unsigned seed,
       expert.up_bias = random_bias(random, config.intermediate);
       expert.down_bias = random_bias(random, config.hidden);
     }
-    data.weights.experts.push_back(std::move(expert));
+    return expert;
+  };
+  for (std::int64_t e = 0; e < config.experts; ++e) {
+    if (e >= options.distinct_experts) {
+      data.weights.experts.push_back(
+          data.weights.experts[static_cast<std::size_t>(e % options.distinct_experts)]);
+      continue;
+    }
+    data.weights.experts.push_back(expert_data());
+  }
+  for (std::int64_t s = 0; s < config.shared_experts; ++s) {
+    data.weights.shared.push_back(expert_data());
   }
   return data;
 }

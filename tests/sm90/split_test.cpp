@@ -39,6 +39,7 @@ RandomCase make_case(unsigned seed) {
   c.config.intermediate = pick({128, 256, 416});
   c.config.experts = pick({4, 7, 8, 20});
   c.config.top_k = pick({1, 2, 4});
+  c.config.shared_experts = pick({0, 0, 1, 3});
   c.config.max_tokens = 384;
   if (random() % 2 == 0) c.config.activation_limit = 7.0f;
   for (int r = 0; r < c.ranks; ++r) {

@@ -40,7 +40,8 @@ __device__ __forceinline__ void finish_pushes(const Context& c) {
   }
 }
 
-/// Slots of a token that hold a route, as bits; all ones in `bad` if an id is beyond the experts.
+/// Slots of a token that hold a result, as bits: its routes and the shared experts; `bad` if an id
+/// is beyond the experts.
 struct TokenSlots {
   std::uint32_t routes;
   bool bad;
@@ -55,6 +56,8 @@ __device__ __forceinline__ TokenSlots token_slots(const Context& c, std::int64_t
     const long long other = __shfl_sync(0xffffffffu, id, earlier);
     if (earlier < lane && other == id) route = false;
   }
+  // Lane K + s stands for shared expert s.
+  if (lane >= p.top_k && lane < p.top_k + p.shared_experts) route = true;
   return {__ballot_sync(0xffffffffu, route), __any_sync(0xffffffffu, id >= p.experts) != 0};
 }
 

@@ -93,8 +93,18 @@ __device__ inline void publish_counts(const Context& c) {
   }
 }
 
-/// Blocks and rows before each local expert, from the counts of all ranks. Shared memory; all
-/// threads.
+/// Rows of a pool expert, from the counts of all ranks. A shared expert has this rank's own tokens.
+__device__ __forceinline__ int rows_of(const Context& c, const std::uint32_t* counts, int expert) {
+  const KernelParams& p = c.params;
+  if (expert >= p.experts_per_rank) return c.call().tokens;
+  int rows = 0;
+  for (int r = 0; r < p.ranks; ++r) {
+    rows += static_cast<int>(counts[r * p.experts_per_rank + expert]);
+  }
+  return rows;
+}
+
+/// Blocks and rows before each pool expert. Shared memory; all threads.
 __device__ inline void fill_expert_table(const Context& c, int block_rows) {
   const KernelParams& p = c.params;
   const std::uint32_t* receive = c.region<std::uint32_t>(GpuRegion::receive_count);
@@ -110,12 +120,9 @@ __device__ inline void fill_expert_table(const Context& c, int block_rows) {
   const int lane = threadIdx.x;
   int blocks_before = 0;
   int rows_before = 0;
-  for (int begin = 0; begin < p.experts_per_rank; begin += 32) {
+  for (int begin = 0; begin < p.pool_experts(); begin += 32) {
     const int e = begin + lane;
-    int rows = 0;
-    for (int r = 0; e < p.experts_per_rank && r < p.ranks; ++r) {
-      rows += static_cast<int>(counts[r * p.experts_per_rank + e]);
-    }
+    const int rows = e < p.pool_experts() ? rows_of(c, counts, e) : 0;
     int blocks_to = (rows + block_rows - 1) / block_rows;
     int rows_to = rows;
     for (int d = 1; d < 32; d *= 2) {
@@ -126,7 +133,7 @@ __device__ inline void fill_expert_table(const Context& c, int block_rows) {
         rows_to += r;
       }
     }
-    if (e < p.experts_per_rank) {
+    if (e < p.pool_experts()) {
       first_block[e + 1] = blocks_before + blocks_to;
       first_row[e + 1] = rows_before + rows_to;
     }

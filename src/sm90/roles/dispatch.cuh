@@ -52,20 +52,26 @@ struct PoolRow {
 template <KernelShape S>
 __device__ __forceinline__ PoolRow locate_row(const Context& c, int expert, int row) {
   const KernelParams& p = c.params;
+  const std::int64_t first_block = c.in_shared<std::int64_t>(p.shared.first_block)[expert];
+  const std::int64_t block = first_block + row / S.tokens;
+  if (expert >= p.experts_per_rank) {
+    return {p.rank, row, p.top_k + expert - p.experts_per_rank, block, row % S.tokens};
+  }
   const std::uint32_t* counts = c.in_shared<std::uint32_t>(p.shared.counts);
   const auto count = [&](int r) { return counts[r * p.experts_per_rank + expert]; };
   const Turn turn = p.ranks == 1 ? Turn{0, row} : turn_of_row(count, p.ranks, row);
   const std::uint32_t* lists = c.region<std::uint32_t>(GpuRegion::source_list);
   const std::uint32_t route =
       __ldcg(&lists[(std::int64_t{expert} * p.ranks + turn.rank) * p.max_tokens + turn.position]);
-  const std::int64_t first_block = c.in_shared<std::int64_t>(p.shared.first_block)[expert];
   return {static_cast<int>(turn.rank), static_cast<int>(route / p.top_k),
-          static_cast<int>(route % p.top_k), first_block + row / S.tokens, row % S.tokens};
+          static_cast<int>(route % p.top_k), block, row % S.tokens};
 }
 
-/// The route's weight: the sum over all slots that name its expert, in slot order. Whole warp.
+/// The route's weight: the sum over all slots that name its expert, in slot order; 1 for a shared
+/// expert. Whole warp.
 __device__ __forceinline__ float pull_weight(const Context& c, const PoolRow& at) {
   const KernelParams& p = c.params;
+  if (at.slot >= p.top_k) return 1.0f;
   const int lane = threadIdx.x % 32;
   const std::int64_t list = std::int64_t{at.token} * p.top_k;
   const std::int64_t* ids =
@@ -174,7 +180,7 @@ template <KernelShape S>
 __device__ __forceinline__ void dispatch_role(const Context& c, int warp) {
   const KernelParams& p = c.params;
   const std::int32_t* first_row = c.in_shared<std::int32_t>(p.shared.first_row);
-  const int rows = first_row[p.experts_per_rank];
+  const int rows = first_row[p.pool_experts()];
   int expert = 0;
   std::uint32_t phase = 0;
 #pragma unroll 1

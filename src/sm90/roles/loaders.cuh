@@ -82,7 +82,7 @@ __device__ __forceinline__ void weights_loader_role(const Context& c) {
   const std::int32_t* first_row = c.in_shared<std::int32_t>(p.shared.first_row);
   GridCounters* grid = c.region<GridCounters>(GpuRegion::grid, c.call().bank);
   std::uint32_t* tickets = P == KernelPart::k2 ? &grid->ticket2 : &grid->ticket;
-  Walk& walk = *new (c.front().walk) Walk(first_block, p.experts_per_rank,
+  Walk& walk = *new (c.front().walk) Walk(first_block, p.pool_experts(),
                                           {.pull_parts = 0,
                                            .gemm1_parts = p.groups,
                                            .gemm2_parts = gemm2_parts<S>(p),
