@@ -7,6 +7,7 @@
 #include "api/layer_identity.hpp"
 #include "api/packed_file.hpp"
 #include "base/check.hpp"
+#include "numerics/recipe.hpp"
 #include "routing/slots.hpp"
 #include "sm90/prepare.hpp"
 
@@ -80,7 +81,8 @@ Batch CudaLayer::batch(std::int64_t tokens) const {
   Batch batch;
   batch.tokens = tokens;
   batch.x = {gpu_batch.x, size(tokens * config.hidden)};
-  batch.x_scales = {gpu_batch.x_scales, size(tokens * config.hidden / 32)};
+  batch.x_scales = {gpu_batch.x_scales,
+                    size(tokens * x_scale_row_bytes(config.recipe, config.hidden))};
   batch.experts = {gpu_batch.experts, size(tokens * config.top_k)};
   batch.weights = {gpu_batch.weights, size(tokens * config.top_k)};
   return batch;
@@ -262,7 +264,7 @@ void CudaLayer::fill_report() const {
     rows += count;
     if (count > 0) report_.weight_bytes += plan_.expert_bytes;
   }
-  report_.pulled_bytes = rows * (config.hidden + config.hidden / 32);
+  report_.pulled_bytes = rows * (config.hidden + x_scale_row_bytes(config.recipe, config.hidden));
   report_.flops = 6 * config.hidden * config.intermediate * rows;
   report_.pushed_bytes = rows * config.hidden * 2;
   std::vector<std::int64_t> ids(static_cast<std::size_t>(tokens_ * config.top_k));

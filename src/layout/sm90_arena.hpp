@@ -39,8 +39,11 @@ enum class GpuRegion : int {
 };
 inline constexpr std::size_t kGpuRegions = static_cast<std::size_t>(GpuRegion::combine) + 1;
 
-/// Columns of x that share one exponent in the pool: the promotion interval of GEMM 1.
-inline constexpr int kGemm1Interval = 512;
+/// Columns of x that share one scale in the pool: the promotion interval of GEMM 1. FP4 weights: x
+/// is rebased to it. FP8 weights have f32 scales per 128 x 128, and so has x.
+constexpr int gemm1_interval(bool fp8_weights) {
+  return fp8_weights ? 128 : 512;
+}
 
 /// Counters among the blocks of one rank's grid; one cache line each, two banks.
 struct alignas(64) GridCounters {
@@ -109,11 +112,12 @@ constexpr int scale_position(int token) {
   return token / 16 * 16 + token / 2 % 4 * 4 + token / 8 % 2 * 2 + token % 2;
 }
 
-constexpr std::int64_t gemm1_intervals(std::int64_t hidden) {
-  return ceil_div(hidden, kGemm1Interval);
+constexpr std::int64_t gemm1_intervals(const LayerShape& shape) {
+  return ceil_div(shape.hidden, gemm1_interval(weight_format(shape.recipe) == WeightFormat::fp8));
 }
 
-/// Sizes and offsets of all regions for a shape of recipe fp8_fp4. Pure; equal on all ranks.
+/// Sizes and offsets of all regions for a shape of recipe fp8_fp4 or fp8_fp8. Pure; equal on all
+/// ranks.
 constexpr GpuArenaLayout make_gpu_arena_layout(const LayerShape& shape) {
   constexpr auto control = RegionKind::control;
   constexpr auto data = RegionKind::data;
@@ -135,11 +139,11 @@ constexpr GpuArenaLayout make_gpu_arena_layout(const LayerShape& shape) {
       {"source list", data, local * ranks * tokens * 4, 1, 0},
       {"row target", data, rows * std::int64_t{sizeof(RowTarget)}, 1, 0},
       {"x", data, tokens * shape.hidden, 1, 0},
-      {"x scales", data, tokens * ceil_div(shape.hidden, kScaleGroup), 1, 0},
+      {"x scales", data, tokens * x_scale_row_bytes(shape.recipe, shape.hidden), 1, 0},
       {"expert ids", data, tokens * shape.top_k * 8, 1, 0},
       {"expert weights", data, tokens * shape.top_k * 4, 1, 0},
       {"GEMM-1 input", data, rows * round_up(shape.hidden, kTileColumns), 1, 0},
-      {"GEMM-1 input scales", data, rows * gemm1_intervals(shape.hidden) * 4, 1, 0},
+      {"GEMM-1 input scales", data, rows * gemm1_intervals(shape) * 4, 1, 0},
       {"GEMM-2 input", data, rows * shape.intermediate_groups() * kIntermediateGroup, 1, 0},
       {"GEMM-2 input scales", data, rows * shape.intermediate_groups() * 4, 1, 0},
       {"combine", data, shape.combine_slots() * tokens * shape.hidden * 2, 1, 0},

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/integers.hpp"
+#include "layout/sm90_arena.hpp"
 #include "layout/sm90_weights.hpp"
 #include "schedule/walk.hpp"
 
@@ -35,8 +36,9 @@ constexpr TaskSet task_set(KernelPart part) {
 
 /// The tile that a kernel is instantiated for.
 struct KernelShape {
-  int tokens;       ///< N: tokens of a block, the token tile of wgmma
-  int math_groups;  ///< math warpgroups, one slab of 64 rows each: 2 or 4
+  int tokens;        ///< N: tokens of a block, the token tile of wgmma
+  int math_groups;   ///< math warpgroups, one slab of 64 rows each: 2 or 4
+  bool fp8 = false;  ///< weights in E4M3; else in E2M1
 
   constexpr int math_threads() const { return math_groups * kWarpgroup; }
   constexpr int math_warps() const { return math_groups * 4; }
@@ -48,7 +50,11 @@ struct KernelShape {
   constexpr int gemm1_tiles() const { return 256 / rows(); }
 
   constexpr int token_bytes() const { return tokens * kTileColumns; }
-  constexpr int weight_bytes() const { return weight_tiles() * kWeightTileBytes; }
+  constexpr int slab_bytes() const { return fp8 ? kFp8SlabBytes : kSlabBytes; }
+  constexpr int weight_tile_bytes() const { return fp8 ? kFp8TileBytes : kWeightTileBytes; }
+  constexpr int weight_bytes() const { return weight_tiles() * weight_tile_bytes(); }
+  /// k blocks of GEMM 1 that share a scale.
+  constexpr int gemm1_interval_blocks() const { return gemm1_interval(fp8) / kTileColumns; }
   /// Weights, then one f32 scale per token.
   constexpr int weight_stage_bytes() const { return weight_bytes() + tokens * 4; }
 
@@ -69,7 +75,7 @@ struct KernelShape {
   }
 };
 
-/// The instantiations that a build holds, by rising token tile. Up to 64 tokens memory is the
+/// The tiles that a build holds kernels for, rising. Up to 64 tokens memory is the
 /// limit: four math warpgroups keep more decoding in flight. Above, the tensor cores are: two
 /// warpgroups have the registers for the wide tile. 176 is the widest whose sums, partial sums and
 /// fragments leave a thread of 232 registers enough for everything else.
@@ -80,6 +86,10 @@ inline constexpr KernelShape kKernelShapes[] = {{16, 4},  {32, 4},  {48, 4},  {6
 /// The widest tile of K1 and K2: at 176 ptxas spills registers of K1.
 inline constexpr int kWidestSplitTile = 160;
 constexpr bool has_kernel(const KernelShape& shape, KernelPart part) {
+  // Fewer tiles with FP8 weights: each is three kernels more to compile.
+  if (shape.fp8 &&
+      (shape.tokens > kWidestSplitTile || (shape.tokens > 16 && shape.tokens % 32 != 0)))
+    return false;
   return part == KernelPart::fused || shape.tokens <= kWidestSplitTile;
 }
 

@@ -51,9 +51,10 @@ KernelPart first_part(Execution execution) {
   return execution == Execution::fused ? KernelPart::fused : KernelPart::k1;
 }
 
-KernelShape kernel_with(int token_tile, KernelPart part) {
+KernelShape kernel_with(int token_tile, KernelPart part, bool fp8_weights) {
   std::string tiles;
-  for (const KernelShape& shape : kKernelShapes) {
+  for (KernelShape shape : kKernelShapes) {
+    shape.fp8 = fp8_weights;
     if (!has_kernel(shape, part)) continue;
     if (shape.tokens == token_tile) return shape;
     tiles += fmt::format(" {}", shape.tokens);
@@ -64,11 +65,14 @@ KernelShape kernel_with(int token_tile, KernelPart part) {
 }  // namespace
 
 void validate_gpu(const LayerConfig& config, std::int64_t ranks) {
-  if (config.recipe != Recipe::fp8_fp4) {
+  if (config.recipe != Recipe::fp8_fp4 && config.recipe != Recipe::fp8_fp8) {
     fail(ErrorCode::unsupported,
-         "recipe {} does not run on this GPU backend yet: use fp8_fp4, or the cpu backend",
+         "recipe {} does not run on this GPU backend yet: use fp8_fp4, fp8_fp8, or the cpu backend",
          name_of(config.recipe));
   }
+  // Rows of x are copied in pieces of sixteen bytes.
+  check_argument(config.hidden % 32 == 0, "hidden is {}: a multiple of 32 is wanted on a GPU",
+                 config.hidden);
   if (config.shared_experts > 0 && shared_weight_format(config) != weight_format(config.recipe)) {
     fail(
         ErrorCode::unsupported,
@@ -85,15 +89,16 @@ void validate_gpu(const LayerConfig& config, std::int64_t ranks) {
   check_argument(ranks >= 1 && ranks <= 16, "{} ranks: a GPU group has 1 to 16", ranks);
 }
 
-KernelShape choose_kernel(std::int64_t expected_rows, KernelPart part) {
+KernelShape choose_kernel(std::int64_t expected_rows, KernelPart part, bool fp8_weights) {
   // A block of N tokens costs about as much as N + 128: on an H200 decoding the weights, which does
   // not depend on N, takes as long as multiplying 128 tokens.
   constexpr double kDecodeTokens = 128;
   const double rows = static_cast<double>(expected_rows);
   const double deviation = std::sqrt(std::max(rows, 1.0));
-  KernelShape best = kKernelShapes[0];
+  KernelShape best{};
   double least = std::numeric_limits<double>::infinity();
-  for (const KernelShape& shape : kKernelShapes) {
+  for (KernelShape shape : kKernelShapes) {
+    shape.fp8 = fp8_weights;
     if (!has_kernel(shape, part)) continue;
     // Blocks of an expert: one, and one more for each multiple of N that its rows exceed.
     double blocks = 1;
@@ -115,8 +120,9 @@ GpuPlan make_gpu_plan(const LayerShape& shape, std::int64_t tokens, const GpuMac
   plan.blocks = machine.blocks;
   const std::int64_t expected = ceil_div(tokens * shape.ranks * shape.top_k, shape.experts);
   const KernelPart part = first_part(overrides.execution);
-  plan.kernel = overrides.token_tile ? kernel_with(*overrides.token_tile, part)
-                                     : choose_kernel(expected, part);
+  const bool fp8 = weight_format(shape.recipe) == WeightFormat::fp8;
+  plan.kernel = overrides.token_tile ? kernel_with(*overrides.token_tile, part, fp8)
+                                     : choose_kernel(expected, part, fp8);
   plan.shared = best_shared_layout(plan.kernel, shape.hidden, shape.pool_experts(), shape.ranks);
   if (overrides.stages) {
     plan.shared = shared_layout(plan.kernel, shape.hidden, shape.pool_experts(), shape.ranks,

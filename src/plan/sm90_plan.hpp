@@ -55,7 +55,8 @@ void validate_gpu(const LayerConfig& config, std::int64_t ranks);
 /// The token tile for an expected number of rows per expert, whose standard deviation is taken as
 /// that of a random choice: the one that `part` has with the least expected cost of an expert's
 /// blocks.
-KernelShape choose_kernel(std::int64_t expected_rows, KernelPart part = KernelPart::fused);
+KernelShape choose_kernel(std::int64_t expected_rows, KernelPart part = KernelPart::fused,
+                          bool fp8_weights = false);
 
 /// For a call of `tokens` tokens per rank. Throws Error{invalid_argument} for overrides that cannot
 /// be and for shapes whose stages do not fit in shared memory.

@@ -25,7 +25,7 @@ struct DeviceLayer::State {
   device::Memory scratch;
   device::Memory tokens_word;  ///< T of a counted call, within its bounds
   device::Stream reading;      ///< for reading records: waits for no call
-  Launcher launcher;
+  std::optional<Launcher> launcher;
   std::int64_t rounded = 0;
 
   template <class T>
@@ -52,6 +52,7 @@ void DeviceLayer::State::allocate() {
   }
   scratch = device::Memory(scratch_bytes, "activations between tiles");
   tokens_word = device::Memory(sizeof(std::int32_t), "the number of tokens");
+  launcher.emplace(weight_format(shape.recipe) == WeightFormat::fp8);
   load_preparations();
 }
 
@@ -153,7 +154,8 @@ void DeviceLayer::State::prepare(const GpuCall& call, KernelParams& params, void
                      .tokens = word == nullptr ? call.tokens : config.max_tokens,
                      .word = word,
                      .values = region<std::byte>(GpuRegion::x),
-                     .scales = region<std::byte>(GpuRegion::x_scales)},
+                     .scales = region<std::byte>(GpuRegion::x_scales),
+                     .f32_scales = x_format(config.recipe) == XFormat::e4m3_f32_128},
                     stream);
   }
   device::check(cudaGetLastError(), "preparing a call");
@@ -172,7 +174,7 @@ void DeviceLayer::enqueue(const GpuCall& call, void* stream) {
   const GpuPlan plan = this->plan(call.tokens, call.overrides);
   KernelParams params = state_->params(plan);
   state_->prepare(call, params, stream);
-  state_->launcher.enqueue(plan, params, static_cast<device::StreamHandle>(stream));
+  state_->launcher->enqueue(plan, params, static_cast<device::StreamHandle>(stream));
 }
 
 void DeviceLayer::forward(std::int64_t tokens, BFloat16* y, void* stream,

@@ -54,7 +54,7 @@ struct DeviceLayerOptions {
 /// Input of the next call: GPU pointers into this rank's arena, for up to max_tokens tokens.
 struct GpuBatch {
   std::byte* x;           ///< [tokens, H] E4M3
-  std::byte* x_scales;    ///< [tokens, H / 32] UE8M0
+  std::byte* x_scales;    ///< [tokens, H / 32] UE8M0, or [tokens, ceil(H / 128)] f32
   std::int64_t* experts;  ///< [tokens, top_k]
   float* weights;         ///< [tokens, top_k]
 };

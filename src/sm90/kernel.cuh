@@ -70,10 +70,10 @@ __device__ __forceinline__ bool begin_call(const Context& c) {
 }
 
 /// Integers, since nvcc's host stubs cannot name a class of a nested namespace.
-template <int kTokens, int kMathGroups, int kPart>
+template <int kTokens, int kMathGroups, bool kFp8, int kPart>
 __global__ void __launch_bounds__(KernelShape{kTokens, kMathGroups}.threads(), 1)
     layer_kernel(const __grid_constant__ KernelParams params) {
-  constexpr KernelShape S{kTokens, kMathGroups};
+  constexpr KernelShape S{kTokens, kMathGroups, kFp8};
   constexpr auto P = static_cast<KernelPart>(kPart);
   extern __shared__ __align__(1024) std::byte shared_bytes[];
   const Context c{params, ptx::shared_address(shared_bytes)};

@@ -20,6 +20,13 @@ const void* kernel_144(KernelPart part);
 const void* kernel_160(KernelPart part);
 const void* kernel_176(KernelPart part);
 
+const void* fp8_kernel_16(KernelPart part);
+const void* fp8_kernel_32(KernelPart part);
+const void* fp8_kernel_64(KernelPart part);
+const void* fp8_kernel_96(KernelPart part);
+const void* fp8_kernel_128(KernelPart part);
+const void* fp8_kernel_160(KernelPart part);
+
 /// K3, whatever the tile: kCombineThreads threads a block, kSharedFrontBytes of shared memory.
 const void* combine_kernel_address();
 inline constexpr int kCombineThreads = 512;

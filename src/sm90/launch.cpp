@@ -1,35 +1,37 @@
 #include "sm90/launch.hpp"
 
+#include "base/check.hpp"
 #include "device/cuda.hpp"
 #include "sm90/kernels.hpp"
 
 namespace megamoe::sm90 {
 
-const void* kernel_of(const KernelShape& shape, KernelPart part) {
-  switch (shape.tokens) {
-    case 16:
-      return kernel_16(part);
-    case 32:
-      return kernel_32(part);
-    case 48:
-      return kernel_48(part);
-    case 64:
-      return kernel_64(part);
-    case 80:
-      return kernel_80(part);
-    case 96:
-      return kernel_96(part);
-    case 112:
-      return kernel_112(part);
-    case 128:
-      return kernel_128(part);
-    case 144:
-      return kernel_144(part);
-    case 160:
-      return kernel_160(part);
-    default:
-      return kernel_176(part);
+namespace {
+
+struct Entry {
+  int tokens;
+  const void* (*kernel)(KernelPart);
+};
+constexpr Entry kFp4Kernels[] = {{16, kernel_16},   {32, kernel_32},   {48, kernel_48},
+                                 {64, kernel_64},   {80, kernel_80},   {96, kernel_96},
+                                 {112, kernel_112}, {128, kernel_128}, {144, kernel_144},
+                                 {160, kernel_160}, {176, kernel_176}};
+constexpr Entry kFp8Kernels[] = {{16, fp8_kernel_16}, {32, fp8_kernel_32},   {64, fp8_kernel_64},
+                                 {96, fp8_kernel_96}, {128, fp8_kernel_128}, {160, fp8_kernel_160}};
+
+template <std::size_t kCount>
+const void* find_kernel(const Entry (&entries)[kCount], int tokens, KernelPart part) {
+  for (const Entry& entry : entries) {
+    if (entry.tokens == tokens) return entry.kernel(part);
   }
+  fail(ErrorCode::internal, "no kernel for a tile of {} tokens", tokens);
+}
+
+}  // namespace
+
+const void* kernel_of(const KernelShape& shape, KernelPart part) {
+  return shape.fp8 ? find_kernel(kFp8Kernels, shape.tokens, part)
+                   : find_kernel(kFp4Kernels, shape.tokens, part);
 }
 
 namespace {
@@ -53,8 +55,9 @@ void launch(const void* kernel, std::int64_t blocks, int threads, std::int64_t s
 
 }  // namespace
 
-Launcher::Launcher() {
-  for (const KernelShape& shape : kKernelShapes) {
+Launcher::Launcher(bool fp8_weights) {
+  for (KernelShape shape : kKernelShapes) {
+    shape.fp8 = fp8_weights;
     for (const KernelPart part : {KernelPart::fused, KernelPart::k1, KernelPart::k2}) {
       if (has_kernel(shape, part)) load(kernel_of(shape, part), kMaxSharedBytes);
     }

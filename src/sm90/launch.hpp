@@ -10,9 +10,9 @@ namespace megamoe::sm90 {
 /// Of the device that is current when it is made, and in every call.
 class Launcher {
  public:
-  /// Loads every kernel: lazy loading waits for the device, and so for a kernel that waits for one
-  /// that is not loaded yet.
-  Launcher();
+  /// Loads every kernel for the weights: lazy loading waits for the device, and so for a kernel
+  /// that waits for one that is not loaded yet.
+  explicit Launcher(bool fp8_weights);
 
   /// Enqueues a call. The split's K2 goes to a stream of its own that follows `stream` and that
   /// `stream` follows: it runs beside K1, or after it where the device has no room for both. A

@@ -1,4 +1,4 @@
-// From a caller's FP4 matrix to packed tiles: the rule, shared by the packing kernel and the tests.
+// From a caller's matrix to packed tiles: the rules, shared by the packing kernel and the tests.
 #pragma once
 
 #include <cstdint>
@@ -29,18 +29,57 @@ struct Fp4Matrix {
   }
 };
 
-/// Two matrices whose rows are interleaved (W1: gate and up), or one (`second.rows` is 0).
-struct PackSource {
-  Fp4Matrix first;
-  Fp4Matrix second;
+/// A row-major E4M3 matrix with an f32 scale per 128 x 128; zero outside.
+struct Fp8Matrix {
+  const std::uint8_t* values = nullptr;
+  std::int64_t row_stride_bytes = 0;
+  const float* scales = nullptr;
+  std::int64_t scale_row_stride = 0;  ///< in scales
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
 
-  constexpr const Fp4Matrix& matrix(std::int64_t packed_row) const {
+  constexpr std::uint32_t byte(std::int64_t row, std::int64_t column) const {
+    return row < rows && column < columns ? values[row * row_stride_bytes + column] : 0u;
+  }
+  constexpr float scale(std::int64_t row, std::int64_t column) const {
+    if (row >= rows || column >= columns) return 1.0f;
+    return scales[row / 128 * scale_row_stride + column / 128];
+  }
+};
+
+/// Two matrices whose rows are interleaved (W1: gate and up), or one (`second.rows` is 0).
+template <class Matrix>
+struct PackSourceOf {
+  Matrix first;
+  Matrix second;
+
+  constexpr const Matrix& matrix(std::int64_t packed_row) const {
     return second.rows > 0 && gemm1_source(packed_row).up ? second : first;
   }
   constexpr std::int64_t row(std::int64_t packed_row) const {
     return second.rows > 0 ? gemm1_source(packed_row).row : packed_row;
   }
 };
+
+using PackSource = PackSourceOf<Fp4Matrix>;
+using Fp8PackSource = PackSourceOf<Fp8Matrix>;
+
+/// Four bytes of an FP8 tile, whose first stands at `cell`; its column is a multiple of 4.
+constexpr std::uint32_t pack_fp8_word(const Fp8PackSource& source, std::int64_t packed_row,
+                                      std::int64_t first_column, const TileCell& cell) {
+  const Fp8Matrix& m = source.matrix(packed_row);
+  const std::int64_t row = source.row(packed_row);
+  std::uint32_t word = 0;
+  for (int b = 0; b < 4; ++b) word |= m.byte(row, first_column + cell.column + b) << (8 * b);
+  return word;
+}
+
+/// The scale of a packed row in the tile that begins at `first_column`. A tile has 64 intermediates
+/// or 128 outputs from a multiple of that on, so its rows of one matrix lie in one block of 128.
+constexpr float pack_fp8_scale(const Fp8PackSource& source, std::int64_t packed_row,
+                               std::int64_t first_column) {
+  return source.matrix(packed_row).scale(source.row(packed_row), first_column);
+}
 
 /// The largest scale byte among the row's groups that hold a nonzero value; -1 if there is none.
 constexpr std::int32_t largest_scale(const PackSource& source, std::int64_t packed_row) {

@@ -18,5 +18,7 @@ struct PackDestination {
 
 /// Enqueues the packing on the default stream. `source` is in GPU memory.
 void launch_pack(const PackSource& source, const PackDestination& to);
+/// The same of FP8 weights: nothing is rounded, and every row's factor is 1.
+void launch_pack(const Fp8PackSource& source, const PackDestination& to);
 
 }  // namespace megamoe::sm90

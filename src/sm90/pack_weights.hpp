@@ -41,7 +41,8 @@ void for_each_pool_expert(const LayerShape& shape, std::int64_t rank, const Laye
 /// that `rank` could not pack.
 void check_weights(const LayerShape& shape, std::int64_t rank, const LayerWeights& weights);
 
-/// The rank's W1 and W2, from weights that check_weights passed: FP4 as it is, bf16 quantised.
+/// The rank's W1 and W2, from weights that check_weights passed: those in the recipe's format as
+/// they are, bf16 quantised.
 class WeightPacker {
  public:
   explicit WeightPacker(const LayerShape& shape);
@@ -54,7 +55,12 @@ class WeightPacker {
   std::int64_t rounded_values() const;
 
  private:
+  template <class Matrix>
+  void pack_matrices(const ExpertWeights& weights, std::int64_t pool_expert, PackedWeights& w1,
+                     PackedWeights& w2, std::string_view what) const;
+
   LayerShape shape_;
+  WeightFormat format_;
   device::Memory values_[2];
   device::Memory scales_[2];
   device::Memory largest_;

@@ -60,6 +60,44 @@ __global__ void quantise_x(QuantiseX task) {
   }
 }
 
+/// f32 scales: sixteen threads share a group of 128.
+__global__ void quantise_x_f32(QuantiseX task) {
+  constexpr int kGroupThreads = 128 / kValues;
+  const std::int64_t tokens =
+      task.word != nullptr ? min(std::int64_t{*task.word}, task.tokens) : task.tokens;
+  const std::int64_t groups = (task.hidden + 127) / 128;
+  const std::int64_t stride = std::int64_t{gridDim.x} * kThreads / kGroupThreads;
+  const int place = threadIdx.x % kGroupThreads;
+  const unsigned members = 0xffffu << (threadIdx.x % 32 / kGroupThreads * kGroupThreads);
+  for (std::int64_t g = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) / kGroupThreads;
+       g < tokens * groups; g += stride) {
+    const std::int64_t token = g / groups;
+    const std::int64_t column = g % groups * 128 + place * kValues;
+    const bool inside = column < task.hidden;  // the last group may be short
+    const std::int64_t at = (token * task.hidden + column) / kValues;
+    const uint4 raw = inside ? __ldg(reinterpret_cast<const uint4*>(task.x) + at) : uint4{};
+    const std::uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+    float values[kValues];
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      values[2 * w] = f32_from_bits(words[w] << 16);
+      values[2 * w + 1] = f32_from_bits(words[w] & 0xffff0000u);
+    }
+    std::uint32_t largest = group_magnitude_bits(values, kValues);
+#pragma unroll
+    for (int distance = 1; distance < kGroupThreads; distance *= 2) {
+      largest = max(largest, __shfl_xor_sync(members, largest, distance));
+    }
+    const bool finite = largest < kF32InfinityBits;
+    const float scale = finite ? e4m3_f32_scale(f32_from_bits(largest)) : 1.0f;
+    if (inside) {
+      reinterpret_cast<uint2*>(task.values)[at] =
+          finite ? to_e4m3(values, 1.0f / scale) : uint2{0x7f7f7f7fu, 0x7f7f7f7fu};
+    }
+    if (place == 0) reinterpret_cast<float*>(task.scales)[g] = scale;
+  }
+}
+
 __global__ void store_tokens(std::int32_t* word, std::int32_t tokens) {
   *word = tokens;
 }
@@ -73,8 +111,8 @@ __global__ void clamp_tokens(std::int32_t* word, const std::int32_t* from, std::
 void load_preparations() {
   cudaFuncAttributes attributes;
   for (const void* kernel :
-       {reinterpret_cast<const void*>(quantise_x), reinterpret_cast<const void*>(store_tokens),
-        reinterpret_cast<const void*>(clamp_tokens)}) {
+       {reinterpret_cast<const void*>(quantise_x), reinterpret_cast<const void*>(quantise_x_f32),
+        reinterpret_cast<const void*>(store_tokens), reinterpret_cast<const void*>(clamp_tokens)}) {
     if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) return;  // told by the launch
   }
 }
@@ -84,7 +122,8 @@ void launch_quantise(const QuantiseX& task, void* stream) {
   const std::int64_t blocks = (threads + kThreads - 1) / kThreads;
   if (blocks == 0) return;
   const auto grid = static_cast<unsigned>(blocks < kMaxBlocks ? blocks : kMaxBlocks);
-  quantise_x<<<grid, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(task);
+  const auto kernel = task.f32_scales ? quantise_x_f32 : quantise_x;
+  kernel<<<grid, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(task);
 }
 
 void launch_store_tokens(std::int32_t* word, std::int64_t tokens, void* stream) {

@@ -15,7 +15,8 @@ struct QuantiseX {
   std::int64_t tokens;       ///< rows, or the most that there can be
   const std::int32_t* word;  ///< rows, read by the kernel; null: `tokens` are
   std::byte* values;         ///< [tokens, hidden] E4M3
-  std::byte* scales;         ///< [tokens, hidden / 32] UE8M0
+  std::byte* scales;         ///< [tokens, hidden / 32] UE8M0 or [tokens, ceil(hidden / 128)] f32
+  bool f32_scales;           ///< per 128 columns; else UE8M0 per 32
 };
 
 /// Loads these kernels now: loading one later waits for the device.

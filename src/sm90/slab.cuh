@@ -1,9 +1,9 @@
 // The main loop of a math warpgroup: one slab of 64 weight rows times the tokens of a block, over
 // all of the inner dimension.
 //
-// Weights go from FP4 in shared memory to E4M3 in registers, where wgmma takes them; the next k
-// block's are decoded while the tensor cores work on this one. The tensor cores accumulate in place
-// over an interval; then the partial sums, times the token's scale, are added to f32 sums.
+// Weights go from shared memory to registers, where wgmma takes them, FP4 on the way to E4M3; the
+// next k block's are decoded while the tensor cores work on this one. The tensor cores accumulate
+// in place over an interval; then the partial sums, times the token's scale, are added to f32 sums.
 #pragma once
 
 #include "sm90/context.cuh"
@@ -51,6 +51,18 @@ __device__ __forceinline__ void decode(const PackedFragment& packed, std::uint32
   }
 }
 
+/// The same of E4M3 weights: as they are.
+__device__ __forceinline__ void load_fragment(std::uint32_t weights, std::uint32_t (&a)[16]) {
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const uint4 v = ptx::load_shared_16(weights + k * 2048);
+    a[4 * k] = v.x;
+    a[4 * k + 1] = v.y;
+    a[4 * k + 2] = v.z;
+    a[4 * k + 3] = v.w;
+  }
+}
+
 /// Keeps the compiler from moving accesses of these registers across: wgmma works on them.
 template <int kCount>
 __device__ __forceinline__ void pin(float* values) {
@@ -77,16 +89,21 @@ __device__ __forceinline__ void multiply(float* part, std::uint32_t (&a)[16], st
   ptx::wgmma_commit();
 }
 
-/// Waits for the last group of wgmma; then sum = fma(part, scale of the token, sum). The first
-/// scales are on their way before the wait, the others four reads ahead of their use.
-template <int kTokens>
-__device__ __forceinline__ void promote(float* sum, float* part, std::uint32_t scales) {
+/// Waits for the last group of wgmma; then sum = fma(part, scale, sum), where the scale is that of
+/// the token, with FP8 weights times that of the thread's first or second row (two f32 at
+/// `row_scales`). The first scales are on their way before the wait, the others four reads ahead of
+/// their use.
+template <int kTokens, bool kFp8>
+__device__ __forceinline__ void promote(float* sum, float* part, std::uint32_t scales,
+                                        std::uint32_t row_scales) {
   constexpr int kReads = kTokens / 16;
   constexpr int kAhead = kReads < 4 ? kReads : 4;
   constexpr int kEarly = kReads < 2 ? kReads : 2;
   uint4 ahead[kAhead];
 #pragma unroll
   for (int r = 0; r < kEarly; ++r) ahead[r] = ptx::load_shared_16(scales + r * 64);
+  float2 of_rows{1.0f, 1.0f};
+  if constexpr (kFp8) of_rows = ptx::load_shared_f32x2(row_scales);
   ptx::wgmma_wait<0>();
   pin<kTokens / 2>(part);
 #pragma unroll
@@ -99,7 +116,9 @@ __device__ __forceinline__ void promote(float* sum, float* part, std::uint32_t s
                             __uint_as_float(bits.z), __uint_as_float(bits.w)};
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      sum[8 * r + i] = __fmaf_rn(part[8 * r + i], scale[i / 4 * 2 + i % 2], sum[8 * r + i]);
+      float s = scale[i / 4 * 2 + i % 2];
+      if constexpr (kFp8) s = __fmul_rn(s, i % 4 < 2 ? of_rows.x : of_rows.y);
+      sum[8 * r + i] = __fmaf_rn(part[8 * r + i], s, sum[8 * r + i]);
     }
     if (r + kAhead < kReads) {
       ahead[r % kAhead] = ptx::load_shared_16(scales + (r + kAhead) * 64);
@@ -117,7 +136,7 @@ __device__ __forceinline__ void release_stage(const Context& c, int stage) {
 /// costs more than the registers.
 struct SlabAddresses {
   std::uint32_t weights;  ///< its first 16 bytes
-  std::uint32_t steps;    ///< its eight scale steps
+  std::uint32_t steps;    ///< FP4: its eight scale steps; FP8: the scales of its two rows
   std::uint32_t scales;   ///< of its first four tokens
 };
 template <KernelShape S>
@@ -125,9 +144,10 @@ __device__ __forceinline__ SlabAddresses slab_addresses(const Context& c) {
   const int thread = thread_index() % kWarpgroup;
   const int group = thread_index() / kWarpgroup;
   const std::uint32_t stage = c.shared + c.params.shared.weights;
-  const std::uint32_t tile = stage + group / 2 * kWeightTileBytes;
-  return {tile + group % 2 * kSlabBytes + thread * 16,
-          tile + 2 * kSlabBytes + group % 2 * kSlabScaleBytes + thread / 4 * 8,
+  const std::uint32_t tile = stage + group / 2 * S.weight_tile_bytes();
+  const std::uint32_t behind = tile + 2 * S.slab_bytes();
+  return {tile + group % 2 * S.slab_bytes() + thread * 16,
+          S.fp8 ? behind : behind + group % 2 * kSlabScaleBytes + thread / 4 * 8,
           stage + S.weight_bytes() + thread % 4 * 16};
 }
 
@@ -159,12 +179,16 @@ struct StageCursor {
   }
 };
 
-/// Waits for a stage, then reads and decodes its weights.
+/// Waits for a stage, then reads its weights and decodes them.
 template <KernelShape S>
 __device__ __forceinline__ void fetch_fragment(const Context& c, const SlabAddresses& at,
                                                const StageCursor<S>& from, std::uint32_t (&a)[16]) {
   wait_or_leave(c, c.full(from.stage), from.phase);
-  decode(load_packed(at.weights + from.weights, at.steps + from.weights), a);
+  if constexpr (S.fp8) {
+    load_fragment(at.weights + from.weights, a);
+  } else {
+    decode(load_packed(at.weights + from.weights, at.steps + from.weights), a);
+  }
 }
 
 /// One slab, all k blocks; `kInterval` k blocks share a scale. The weights of the next k block are
@@ -185,7 +209,7 @@ __device__ __forceinline__ void multiply_slab(const Context& c, PipelinePlace& p
     after.advance(c);
     if (k + 1 < k_blocks) fetch_fragment<S>(c, at, after, next);
     if (k % kInterval == kInterval - 1 || k + 1 == k_blocks) {
-      promote<S.tokens>(sum, part, at.scales + now.weights);
+      promote<S.tokens, S.fp8>(sum, part, at.scales + now.weights, at.steps + now.weights);
     } else {
       ptx::wgmma_wait<0>();
       pin<S.tokens / 2>(part);

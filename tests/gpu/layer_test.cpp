@@ -15,8 +15,12 @@ using GpuLayer = GpuTest;
 
 TEST_F(GpuLayer, IsAsNearToTheReferenceAsTheContractAsksAndNearTheCpu) {
   LayerConfig config = gpu_config();
-  for (const Activation activation : {Activation::swiglu, Activation::swiglu_oai}) {
+  config.shared_experts = 1;
+  for (const auto& [activation, recipe] : {std::pair{Activation::swiglu, Recipe::fp8_fp4},
+                                           std::pair{Activation::swiglu_oai, Recipe::fp8_fp4},
+                                           std::pair{Activation::swiglu, Recipe::fp8_fp8}}) {
     config.activation = activation;
+    config.recipe = recipe;
     const LayerWeights weights = gpu_weights(config);
     Layer layer(config, weights, Group::device(0, quick()));
     GpuIo io(config);
@@ -35,8 +39,7 @@ TEST_F(GpuLayer, IsAsNearToTheReferenceAsTheContractAsksAndNearTheCpu) {
   }
 }
 
-TEST_F(GpuLayer, ConvertsXToTheBitsOfTheCallersOwnConversion) {
-  const LayerConfig config = gpu_config();
+void expect_converted_like_the_caller(const LayerConfig& config) {
   Layer layer(config, gpu_weights(config), Group::device(0, quick()));
   GpuIo io(config);
   Input input = cli::synthetic_input(config, 6, 0, config.max_tokens);
@@ -81,6 +84,15 @@ TEST_F(GpuLayer, ConvertsXToTheBitsOfTheCallersOwnConversion) {
   io.poison();
   layer.forward(converted, io.whole_y());
   EXPECT_EQ(difference(y, io.read(config.max_tokens), config.hidden), "");
+}
+
+TEST_F(GpuLayer, ConvertsXToTheBitsOfTheCallersOwnConversion) {
+  LayerConfig config = gpu_config();
+  expect_converted_like_the_caller(config);
+  config.recipe = Recipe::fp8_fp8;
+  expect_converted_like_the_caller(config);
+  config.hidden = 1056;  // the last group of 128 is short
+  expect_converted_like_the_caller(config);
 }
 
 TEST_F(GpuLayer, RefreshedWeightsAreUsedAndRefusedOnesAreNot) {

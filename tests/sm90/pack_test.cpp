@@ -79,7 +79,7 @@ TEST(PackedWeights, WordsAndScalesFillATileExactly) {
 
 TEST(PackedWeights, ValuesSurviveTwelveBinadesExactly) {
   Random random(31);
-  Fp4Data data;
+  MatrixData data;
   const MatrixView m = random_fp4(random, 128, 256, 100, 12, data);
   const PackSource source{as_fp4(m), {}};
   for (int column_tile = 0; column_tile < 2; ++column_tile) {
@@ -90,6 +90,54 @@ TEST(PackedWeights, ValuesSurviveTwelveBinadesExactly) {
         ASSERT_EQ(decoded(tile, {row, column}, factor),
                   value_at(m, row, column_tile * 128 + column))
             << row << ", " << column;
+      }
+    }
+  }
+}
+
+TEST(PackedFp8Weights, BytesAndScalesFillATileExactly) {
+  std::set<int> bytes;
+  std::set<int> scales;
+  for (int row = 0; row < kTileRows; ++row) {
+    for (int column = 0; column < kTileColumns; ++column) {
+      bytes.insert(fp8_offset({row, column}));
+      scales.insert(fp8_scale_offset({row, column}));
+    }
+  }
+  EXPECT_EQ(bytes.size(), 2u * kFp8SlabBytes);
+  EXPECT_EQ(*bytes.rbegin(), 2 * kFp8SlabBytes - 1);
+  EXPECT_EQ(scales, (std::set<int>{2 * kFp8SlabBytes, 2 * kFp8SlabBytes + 4}));
+}
+
+TEST(PackedFp8Weights, GateAndUpKeepTheirValuesAndTheScalesOfTheirOwnGrids) {
+  Random random(41);
+  MatrixData gate_data;
+  MatrixData up_data;
+  // Neither size a multiple of 128.
+  const MatrixView gate = random_fp8(random, 160, 200, gate_data);
+  const MatrixView up = random_fp8(random, 160, 200, up_data);
+  const auto view = [](const MatrixView& m) {
+    return Fp8Matrix{reinterpret_cast<const std::uint8_t*>(m.values),
+                     m.row_stride_bytes,
+                     reinterpret_cast<const float*>(m.scales),
+                     m.scale_row_stride_bytes / 4,
+                     m.rows,
+                     m.columns};
+  };
+  const Fp8PackSource source{view(gate), view(up)};
+  for (std::int64_t p = 0; p < 512; ++p) {
+    const SourceRow from = gemm1_source(p);
+    const MatrixView& m = from.up ? up : gate;
+    for (std::int64_t column = 0; column < 256; column += 4) {
+      const TileCell cell{static_cast<int>(p % 128), static_cast<int>(column % 128)};
+      const std::uint32_t word = pack_fp8_word(source, p, column / 128 * 128, cell);
+      const float scale = pack_fp8_scale(source, p, column / 128 * 128);
+      for (std::int64_t b = 0; b < 4; ++b) {
+        const bool inside = from.row < 160 && column + b < 200;
+        const auto byte = static_cast<std::uint8_t>(word >> (8 * b));
+        ASSERT_EQ(inside ? e4m3_to_float(byte) * double{scale} : byte,
+                  inside ? value_at(m, from.row, column + b) : 0.0)
+            << p << ", " << column + b;
       }
     }
   }
@@ -111,7 +159,7 @@ TEST(PackedWeights, GateAndUpOfAnIntermediateMeetInOneThread) {
 
 TEST(PackedWeights, RoundsWhatIsTooSmallForItsRow) {
   Random random(32);
-  Fp4Data data;
+  MatrixData data;
   const MatrixView m = random_fp4(random, 128, 128, 100, 1, data);
   data.scales[0] = std::byte{90};
   data.scales[1] = std::byte{102};
@@ -151,10 +199,12 @@ TEST(GpuPlan, TheTokenTileHoldsAnExpertsRowsInFewBlocks) {
 
 TEST(GpuPlan, MathWarpsTakeOnlyTheRegistersThatTheLoadersGiveBack) {
   for (const KernelShape& shape : kKernelShapes) {
-    EXPECT_LE(shape.loader_registers() + shape.math_groups * shape.math_registers(),
-              shape.launch_registers() * (shape.math_groups + 1));
-    EXPECT_GE(shape.math_registers(), shape.launch_registers());
-    EXPECT_LE(shape.math_registers(), 255);
+    for (const KernelPart part : {KernelPart::fused, KernelPart::k1, KernelPart::k2}) {
+      EXPECT_LE(shape.loader_registers(part) + shape.math_groups * shape.math_registers(part),
+                shape.launch_registers() * (shape.math_groups + 1));
+      EXPECT_GE(shape.math_registers(part), shape.launch_registers());
+      EXPECT_LE(shape.math_registers(part), 255);
+    }
   }
 }
 

@@ -35,6 +35,7 @@ RandomCase make_case(unsigned seed) {
   };
   RandomCase c;
   c.ranks = static_cast<int>(pick({1, 1, 2, 4}));
+  if (random() % 2 == 0) c.config.recipe = Recipe::fp8_fp8;
   c.config.hidden = pick({256, 512, 1024, 1440});
   c.config.intermediate = pick({128, 256, 416});
   c.config.experts = pick({4, 7, 8, 20});
@@ -55,7 +56,7 @@ RandomCase make_case(unsigned seed) {
   c.split.execution = Execution::split;
   c.split.k1_blocks = 1 + static_cast<std::int64_t>(random()) % (share - 1);
   c.split.k2_blocks = 1 + static_cast<std::int64_t>(random()) % (share - *c.split.k1_blocks);
-  if (random() % 2 == 0) c.split.token_tile = static_cast<int>(pick({16, 48, 64, 112, 160}));
+  if (random() % 2 == 0) c.split.token_tile = static_cast<int>(pick({16, 32, 64, 96, 160}));
   return c;
 }
 

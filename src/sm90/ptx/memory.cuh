@@ -108,6 +108,9 @@ __device__ __forceinline__ std::uint32_t load_shared_byte(std::uint32_t address)
 __device__ __forceinline__ void store_shared_byte(std::uint32_t address, std::uint32_t v) {
   asm volatile("st.shared.u8 [%0], %1;" ::"r"(address), "r"(v) : "memory");
 }
+__device__ __forceinline__ void store_shared_f32(std::uint32_t address, float v) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(v) : "memory");
+}
 __device__ __forceinline__ float load_shared_f32(std::uint32_t address) {
   float v;
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(address) : "memory");

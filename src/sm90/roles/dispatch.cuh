@@ -92,14 +92,15 @@ __device__ __forceinline__ float pull_weight(const Context& c, const PoolRow& at
   return sum;
 }
 
-/// Rebases the row in this warp's buffer and stores it in its block tile. Whole warp.
+/// FP4 weights: rebases the row in this warp's buffer and stores it in its block tile. Whole warp.
 template <KernelShape S>
 __device__ __forceinline__ void store_row(const Context& c, std::uint32_t buffer,
                                           std::uint32_t scales, const PoolRow& at) {
   const KernelParams& p = c.params;
   const int lane = threadIdx.x % 32;
   const int padded = p.k_blocks1() * kTileColumns;
-  const int intervals = (p.hidden + kGemm1Interval - 1) / kGemm1Interval;
+  constexpr int kInterval = gemm1_interval(false);
+  const int intervals = (p.hidden + kInterval - 1) / kInterval;
   std::byte* tile = c.region<std::byte>(GpuRegion::gemm1_input) +
                     at.block * S.tokens * std::int64_t{padded} + at.row * kTileColumns;
   float* out_scales = c.region<float>(GpuRegion::gemm1_input_scales) +
@@ -107,7 +108,7 @@ __device__ __forceinline__ void store_row(const Context& c, std::uint32_t buffer
   // Not unrolled, here and below: the dispatch warps have few registers.
 #pragma unroll 1
   for (int i = 0; i < intervals; ++i) {
-    const int column = i * kGemm1Interval + lane * 16;
+    const int column = i * kInterval + lane * 16;
     const bool inside = column < p.hidden;
     uint4 v = inside ? ptx::load_shared_16(buffer + column) : uint4{0, 0, 0, 0};
     const std::uint32_t scale = inside ? ptx::load_shared_byte(scales + column / kScaleGroup) : 0;
@@ -135,6 +136,50 @@ __device__ __forceinline__ void store_row(const Context& c, std::uint32_t buffer
   }
 }
 
+/// FP8 weights: stores the row as it is. Whole warp.
+template <KernelShape S>
+__device__ __forceinline__ void store_row_unchanged(const Context& c, std::uint32_t buffer,
+                                                    std::uint32_t scales, const PoolRow& at) {
+  const KernelParams& p = c.params;
+  const int lane = threadIdx.x % 32;
+  const int padded = p.k_blocks1() * kTileColumns;
+  std::byte* tile = c.region<std::byte>(GpuRegion::gemm1_input) +
+                    at.block * S.tokens * std::int64_t{padded} + at.row * kTileColumns;
+  float* out_scales = c.region<float>(GpuRegion::gemm1_input_scales) +
+                      at.block * p.k_blocks1() * S.tokens + scale_position(at.row);
+#pragma unroll 1
+  for (int column = lane * 16; column < padded; column += 512) {
+    const uint4 v = column < p.hidden ? ptx::load_shared_16(buffer + column) : uint4{0, 0, 0, 0};
+    const int piece = (lane % 8) ^ (at.row % 8);
+    *reinterpret_cast<uint4*>(tile + std::int64_t{column / kTileColumns} * S.token_bytes() +
+                              piece * 16) = v;
+  }
+#pragma unroll 1
+  for (int k = lane; k < p.k_blocks1(); k += 32) {
+    out_scales[k * S.tokens] = ptx::load_shared_f32(scales + k * 4);
+  }
+}
+
+/// The scales of a token's row come to shared memory: UE8M0 bytes, with FP8 weights f32. Whole
+/// warp.
+template <KernelShape S>
+__device__ __forceinline__ void pull_scales(const Context& c, std::uint32_t to, int rank,
+                                            std::int64_t token) {
+  const KernelParams& p = c.params;
+  const int lane = threadIdx.x % 32;
+  const std::byte* all = c.map(c.region<std::byte>(GpuRegion::x_scales), rank);
+  if constexpr (S.fp8) {
+    const float* row = reinterpret_cast<const float*>(all) + token * p.k_blocks1();
+#pragma unroll 1
+    for (int k = lane; k < p.k_blocks1(); k += 32) ptx::store_shared_f32(to + k * 4, row[k]);
+  } else {
+    const int groups = p.hidden / kScaleGroup;
+    const auto* row = reinterpret_cast<const std::uint8_t*>(all) + token * groups;
+#pragma unroll 1
+    for (int g = lane; g < groups; g += 32) ptx::store_shared_byte(to + g, row[g]);
+  }
+}
+
 /// One row: from its rank to the pool, then its block's arrival count. Whole warp.
 template <KernelShape S>
 __device__ __forceinline__ void pull_row(const Context& c, int warp, std::uint32_t phase,
@@ -150,11 +195,7 @@ __device__ __forceinline__ void pull_row(const Context& c, int warp, std::uint32
     ptx::barrier_arrive_expect(barrier, p.hidden);
     ptx::bulk_load(buffer, row + token * p.hidden, p.hidden, barrier);
   }
-  const int groups = p.hidden / kScaleGroup;
-  const std::uint8_t* row_scales =
-      c.map(c.region<std::uint8_t>(GpuRegion::x_scales), at.source_rank) + token * groups;
-#pragma unroll 1
-  for (int g = lane; g < groups; g += 32) ptx::store_shared_byte(scales + g, row_scales[g]);
+  pull_scales<S>(c, scales, at.source_rank, token);
   const float weight = pull_weight(c, at);
   if (lane == 0) {
     std::byte* combine = c.map(c.region<std::byte>(GpuRegion::combine), at.source_rank);
@@ -166,7 +207,11 @@ __device__ __forceinline__ void pull_row(const Context& c, int warp, std::uint32
   __syncwarp();
   while (!ptx::barrier_try_wait(barrier, phase)) {
   }
-  store_row<S>(c, buffer, scales, at);
+  if constexpr (S.fp8) {
+    store_row_unchanged<S>(c, buffer, scales, at);
+  } else {
+    store_row<S>(c, buffer, scales, at);
+  }
   ptx::fence_async_proxy();
   __syncwarp();
   if (lane == 0) {

@@ -30,7 +30,8 @@ template <KernelShape S>
 __device__ __forceinline__ void load_weight_rows(const Context& c, PipelinePlace& place,
                                                  const std::byte* first_tile,
                                                  const PackedMatrix& matrix, int row_tiles) {
-  const std::int64_t row_bytes = matrix.column_tiles() * kWeightTileBytes;
+  constexpr int kTileBytes = S.weight_tile_bytes();
+  const std::int64_t row_bytes = matrix.column_tiles() * kTileBytes;
 #pragma unroll 1
   for (std::int64_t k = 0; k < matrix.column_tiles(); ++k) {
     wait_or_leave(c, c.empty(place.stage), place.phase ^ 1);
@@ -38,10 +39,10 @@ __device__ __forceinline__ void load_weight_rows(const Context& c, PipelinePlace
     const std::uint32_t full = c.full(place.stage);
     const std::uint32_t to =
         c.shared + c.params.shared.weights + place.stage * S.weight_stage_bytes();
-    ptx::barrier_arrive_expect(full, row_tiles * kWeightTileBytes);
+    ptx::barrier_arrive_expect(full, row_tiles * kTileBytes);
     for (int t = 0; t < row_tiles; ++t) {
-      ptx::bulk_load(to + t * kWeightTileBytes, first_tile + t * row_bytes + k * kWeightTileBytes,
-                     kWeightTileBytes, full);
+      ptx::bulk_load(to + t * kTileBytes, first_tile + t * row_bytes + k * kTileBytes, kTileBytes,
+                     full);
     }
     place.advance(c.params.shared.stages);
   }
@@ -52,7 +53,7 @@ __device__ __forceinline__ void load_weights(const Context& c, PipelinePlace& pl
                                              const Task& task) {
   const KernelParams& p = c.params;
   if (is_gemm1<P>(task.kind == TaskKind::gemm1)) {
-    const PackedMatrix matrix{p.groups * 256, p.k_blocks1() * kTileColumns};
+    const PackedMatrix matrix{p.groups * 256, p.k_blocks1() * kTileColumns, S.weight_tile_bytes()};
     const std::byte* tiles = p.w1.tiles + task.expert * matrix.bytes();
 #pragma unroll 1
     for (int t = 0; t < S.gemm1_tiles(); ++t) {
@@ -62,7 +63,7 @@ __device__ __forceinline__ void load_weights(const Context& c, PipelinePlace& pl
     }
   } else {
     const PackedMatrix matrix{std::int64_t{p.row_tiles2} * kTileRows,
-                              std::int64_t{p.groups} * kIntermediateGroup};
+                              std::int64_t{p.groups} * kIntermediateGroup, S.weight_tile_bytes()};
     const std::byte* tiles = p.w2.tiles + task.expert * matrix.bytes();
     load_weight_rows<S>(c, place, tiles + matrix.tile_offset(task.part * S.weight_tiles(), 0),
                         matrix, S.weight_tiles());
@@ -154,7 +155,7 @@ __device__ __forceinline__ bool load_gemm1_tokens(const Context& c, PipelinePlac
   }
   ptx::fence_async_proxy();
   const int k_blocks = p.k_blocks1();
-  const int interval = kGemm1Interval / kTileColumns;
+  constexpr int interval = S.gemm1_interval_blocks();
   const TokenSource from{c.region<std::byte>(GpuRegion::gemm1_input) +
                              std::int64_t{task.block} * k_blocks * S.token_bytes(),
                          c.region<float>(GpuRegion::gemm1_input_scales) +

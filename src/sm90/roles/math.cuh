@@ -55,7 +55,7 @@ __device__ __forceinline__ void gemm1_task(const Context& c, PipelinePlace& plac
     if (t == 0) fetch_targets<S>(c, task_at(c, ring).block);
     fetch_factors(c, c.params.w1.row_factors, tile_place<S>(c, ring, slab));
     float sum[S.tokens / 2];
-    multiply_slab<S, kGemm1Interval / kTileColumns>(c, place, c.params.k_blocks1(), sum);
+    multiply_slab<S, S.gemm1_interval_blocks()>(c, place, c.params.k_blocks1(), sum);
     finish_fetches();
     const TilePlace tile = tile_place<S>(c, ring, slab);
     float values[S.tokens / 4];
