@@ -76,6 +76,16 @@ struct CallReport {
 class Layer;
 class LayerState;
 class GraphState;
+struct PackedState;
+
+/// A rank's packed experts, as layers share them: of Layer::packed_experts(). A handle, whose
+/// memory lives as long as one of them or a layer that was made with it.
+class PackedExperts {
+ private:
+  friend class Layer;
+  explicit PackedExperts(std::shared_ptr<const PackedState> state) : state_(std::move(state)) {}
+  std::shared_ptr<const PackedState> state_;
+};
 
 struct GraphOptions {
   Execution execution = Execution::fused;
@@ -130,6 +140,13 @@ class Layer {
   Layer(const LayerConfig& config, const std::filesystem::path& packed, const Group& group,
         const LayerOptions& options = {});
 
+  /// The same, with the experts that another layer of this rank packed, in the same memory:
+  /// capacity, top_k, activation and options may be others, and so may the group if rank and ranks
+  /// are equal (and the device, on CUDA). Throws Error{mismatch} for experts that were packed for
+  /// something else.
+  Layer(const LayerConfig& config, const PackedExperts& packed, const Group& group,
+        const LayerOptions& options = {});
+
   Layer(Layer&&) noexcept;
   Layer& operator=(Layer&&) noexcept;
   ~Layer();
@@ -181,9 +198,13 @@ class Layer {
   /// max_tokens rows.
   Graph graph(const GraphOptions& options);
 
-  /// Replaces this rank's weights in place, keeping plan and arena. Waits for this rank's calls.
+  /// Replaces this rank's weights in place, keeping plan and arena. Waits for this layer's calls;
+  /// layers that share its packed experts get the new ones too, and must not be running.
   /// When it throws for what is wrong with them, the layer keeps the weights that it had.
   void refresh(const LayerWeights& weights);
+
+  /// This rank's packed experts, for other layers to share.
+  PackedExperts packed_experts() const;
 
   /// Writes this rank's packed experts.
   void save_packed(const std::filesystem::path& file) const;

@@ -174,6 +174,11 @@ void construct(Layer* self, const LayerConfig& config, const Arguments&... argum
 void bind_layers(nb::module_& module) {
   bind_batch(module);
   bind_graph(module);
+  nb::class_<PackedExperts>(module, "PackedExperts",
+                            R"(A rank's packed experts, as layers share them.
+
+Of Layer.packed_experts; a Layer takes them as its weights, without a copy. The memory lives as long
+as this object or a layer that was made with it.)");
   nb::class_<Layer>(module, "Layer")
       .def("__init__",
            [](Layer* self, const LayerConfig& config, const PythonWeights& weights,
@@ -190,6 +195,10 @@ void bind_layers(nb::module_& module) {
               const LayerOptions& options) {
              construct(self, config, std::filesystem::path(packed), group, options);
            })
+      .def("__init__",
+           [](Layer* self, const LayerConfig& config, const PackedExperts& packed,
+              const Group& group,
+              const LayerOptions& options) { construct(self, config, packed, group, options); })
       .def(
           "batch",
           [](nb::object self, std::int64_t tokens, const Group& group) {
@@ -233,6 +242,7 @@ void bind_layers(nb::module_& module) {
             self.save_packed(file);
           },
           "file"_a)
+      .def_prop_ro("packed_experts", &Layer::packed_experts)
       .def("explain", &Layer::explain)
       .def_prop_ro("config", [](const Layer& self) { return self.config(); })
       .def_prop_ro("report", [](const Layer& self) { return self.report(); });

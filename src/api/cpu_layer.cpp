@@ -56,6 +56,10 @@ class CpuLayer final : public LayerState {
     return std::make_shared<CpuGraph>(*this, options);
   }
   void refresh(const LayerWeights& weights) override { weights_->pack(weights, group_.rank()); }
+  PackedState packed_experts() const override {
+    return {.description = packed_description(plan_.shape, group_.rank(), kStripsForm),
+            .strips = weights_};
+  }
   void save_packed(const std::filesystem::path& file) override {
     save_packed_file(file, plan_, group_.rank(), *weights_);
   }
@@ -63,11 +67,12 @@ class CpuLayer final : public LayerState {
   const CallReport& report() const override { return engine_->report(); }
 
  private:
+  std::shared_ptr<PackedWeights> own_weights(const WeightSource& source) const;
   Communicator& communicator() const { return group_.state().communicator(); }
 
   Group group_;
   Plan plan_;
-  std::unique_ptr<PackedWeights> weights_;
+  std::shared_ptr<PackedWeights> weights_;
   std::shared_ptr<Arena> arena_;
   std::optional<Engine> engine_;
 };
@@ -78,18 +83,11 @@ CpuLayer::CpuLayer(const LayerConfig& config, const WeightSource& source, const 
   compare_identities(communicator(), config,
                      {.kernels = fmt::format("cpu {}", name_of(plan_.machine.instruction_set)),
                       .arena_bytes = plan_.arena.bytes});
-  check_private_memory(communicator(), packed_matrix_bytes(plan_.shape), "packed weights",
+  const std::int64_t new_bytes = source.shared != nullptr ? 0 : packed_matrix_bytes(plan_.shape);
+  check_private_memory(communicator(), new_bytes, "packed weights",
                        "take fewer or smaller experts, a recipe with smaller weights, or free "
                        "memory");
-  weights_ = agreed_step(communicator(), "packing weights", [&] {
-    auto weights = std::make_unique<PackedWeights>(plan_.shape);
-    if (source.weights != nullptr) {
-      weights->pack(*source.weights, group_.rank());
-    } else {
-      load_packed_file(*source.packed, plan_, group_.rank(), *weights);
-    }
-    return weights;
-  });
+  weights_ = agreed_step(communicator(), "packing weights", [&] { return own_weights(source); });
   arena_ = group_.state().arena(plan_.shape);
   check_private_memory(communicator(), Engine::scratch_bytes(plan_), "the workers' scratch",
                        "take fewer workers, or free memory");
@@ -98,6 +96,21 @@ CpuLayer::CpuLayer(const LayerConfig& config, const WeightSource& source, const 
     return &engine_.emplace(plan_, arena_, group_.state().pool(plan_.threads()), *weights_,
                             ordinal);
   });
+}
+
+std::shared_ptr<PackedWeights> CpuLayer::own_weights(const WeightSource& source) const {
+  if (source.shared != nullptr) {
+    check_shared_experts(*source.shared,
+                         packed_description(plan_.shape, group_.rank(), kStripsForm));
+    return source.shared->strips;
+  }
+  auto weights = std::make_shared<PackedWeights>(plan_.shape);
+  if (source.weights != nullptr) {
+    weights->pack(*source.weights, group_.rank());
+  } else {
+    load_packed_file(*source.packed, plan_, group_.rank(), *weights);
+  }
+  return weights;
 }
 
 Batch CpuLayer::batch(std::int64_t tokens) const {

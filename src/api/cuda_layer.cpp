@@ -48,6 +48,7 @@ CudaLayer::CudaLayer(const LayerConfig& config, const WeightSource& source, cons
   arena_ = gpu().arena(plan_.shape);
   const std::uint32_t ordinal = group_.state().next_layer();
   layer_ = agreed_step(communicator, "packing weights", [&] {
+    if (source.shared != nullptr) check_shared_experts(*source.shared, description());
     const device::CurrentDevice current = gpu().use();
     auto layer = std::make_unique<sm90::DeviceLayer>(
         config,
@@ -56,10 +57,11 @@ CudaLayer::CudaLayer(const LayerConfig& config, const WeightSource& source, cons
                                  .multiprocessors = static_cast<int>(plan_.machine.multiprocessors),
                                  .blocks = static_cast<int>(plan_.machine.blocks),
                                  .deadline = communicator.deadline(),
-                                 .layer = ordinal});
+                                 .layer = ordinal,
+                                 .weights = source.shared ? source.shared->tiles : nullptr});
     if (source.weights != nullptr) {
       layer->refresh(*source.weights);
-    } else {
+    } else if (source.packed != nullptr) {
       load_packed_pieces(*source.packed, plan_.shape, group_.rank(), *layer);
     }
     events_ = std::make_shared<CallEvents>();
@@ -225,6 +227,16 @@ void CudaLayer::refresh(const LayerWeights& weights) {
 void CudaLayer::save_packed(const std::filesystem::path& file) {
   const device::CurrentDevice current = gpu().use();
   save_packed_pieces(file, plan_.shape, group_.rank(), layer_->packed());
+}
+
+std::string CudaLayer::description() const {
+  return fmt::format("{} on CUDA device {}",
+                     packed_description(plan_.shape, group_.rank(), kTilesForm),
+                     gpu().member().device());
+}
+
+PackedState CudaLayer::packed_experts() const {
+  return {.description = description(), .strips = nullptr, .tiles = layer_->weights()};
 }
 
 std::string CudaLayer::explain() const {

@@ -25,6 +25,7 @@ class CudaLayer final : public LayerState {
   bool poll() override;
   std::shared_ptr<GraphState> graph(const GraphOptions& options) override;
   void refresh(const LayerWeights& weights) override;
+  PackedState packed_experts() const override;
   void save_packed(const std::filesystem::path& file) override;
   std::string explain() const override;
   const CallReport& report() const override;
@@ -32,6 +33,8 @@ class CudaLayer final : public LayerState {
  private:
   friend class CudaGraph;
   GpuRank& gpu() const { return *group_.state().gpu(); }
+  /// Of the packed experts, for those who share them.
+  std::string description() const;
   /// Throws unless the layer can be called so.
   void check(const LayerCall& call, std::int64_t rows) const;
   /// Enqueues one call by `give`, in the order of the rank's calls. tokens: for the report.

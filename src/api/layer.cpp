@@ -49,6 +49,10 @@ Layer::Layer(const LayerConfig& config, const std::filesystem::path& packed, con
              const LayerOptions& options)
     : state_(make_layer(config, {.packed = &packed}, group, options)) {}
 
+Layer::Layer(const LayerConfig& config, const PackedExperts& packed, const Group& group,
+             const LayerOptions& options)
+    : state_(make_layer(config, {.shared = packed.state_.get()}, group, options)) {}
+
 Layer::Layer(Layer&&) noexcept = default;
 Layer& Layer::operator=(Layer&&) noexcept = default;
 Layer::~Layer() = default;
@@ -99,6 +103,10 @@ void Graph::replay(std::int64_t tokens, void* stream) {
 
 void Layer::refresh(const LayerWeights& weights) {
   state_->refresh(weights);
+}
+
+PackedExperts Layer::packed_experts() const {
+  return PackedExperts(std::make_shared<const PackedState>(state_->packed_experts()));
 }
 
 void Layer::save_packed(const std::filesystem::path& file) const {

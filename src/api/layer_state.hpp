@@ -16,6 +16,10 @@
 
 namespace megamoe {
 
+namespace sm90 {
+struct RankWeights;
+}
+
 /// A call as Layer's functions hand it on.
 struct LayerCall {
   const Batch& batch;
@@ -36,6 +40,18 @@ class GraphState {
   virtual void replay(std::int64_t tokens, void* stream) = 0;
 };
 
+class PackedWeights;
+
+/// A rank's packed experts in the form of one backend, and what they were packed for.
+struct PackedState {
+  std::string description;
+  std::shared_ptr<PackedWeights> strips;       ///< of the CPU's kernels, or null
+  std::shared_ptr<sm90::RankWeights> tiles{};  ///< of Hopper's, or null
+};
+
+/// Throws Error{mismatch} unless the experts are what a layer wants that describes its own so.
+void check_shared_experts(const PackedState& packed, const std::string& wanted);
+
 /// Contracts as in Layer.
 class LayerState {
  public:
@@ -48,15 +64,17 @@ class LayerState {
   virtual bool poll() = 0;
   virtual std::shared_ptr<GraphState> graph(const GraphOptions& options) = 0;
   virtual void refresh(const LayerWeights& weights) = 0;
+  virtual PackedState packed_experts() const = 0;
   virtual void save_packed(const std::filesystem::path& file) = 0;
   virtual std::string explain() const = 0;
   virtual const CallReport& report() const = 0;
 };
 
-/// Where a layer's weights come from: one of the two.
+/// Where a layer's weights come from: one of the three.
 struct WeightSource {
   const LayerWeights* weights = nullptr;
   const std::filesystem::path* packed = nullptr;
+  const PackedState* shared = nullptr;
 };
 
 /// Collective, as the constructors of Layer.

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "api/layer_state.hpp"
 #include "base/check.hpp"
 #include "base/names.hpp"
 #include "checkpoint/safetensors.hpp"
@@ -14,18 +15,6 @@ namespace {
 
 // Raised when layout/weight_strips.hpp or layout/sm90_weights.hpp changes.
 constexpr int kPackedFormat = 1;
-// The forms, of the CPU's kernels and of Hopper's.
-constexpr const char* kStrips = "strips";
-constexpr const char* kTiles = "sm90 tiles";
-
-/// What the strips depend on, in words: equal texts mean that a file fits.
-std::string description_of(const LayerShape& shape, int rank, std::string_view form) {
-  const std::string shared =
-      shape.shared_weights ? fmt::format(" in {}", name_of(*shape.shared_weights)) : "";
-  return fmt::format("{} {} of rank {} of {}: H {} I {} E {} (+{} shared{}), {}", form,
-                     kPackedFormat, rank, shape.ranks, shape.hidden, shape.intermediate,
-                     shape.experts, shape.shared_experts, shared, name_of(shape.recipe));
-}
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -48,9 +37,25 @@ TensorToWrite bytes_tensor(const std::string& name, std::span<const std::byte> b
 
 }  // namespace
 
+std::string packed_description(const LayerShape& shape, int rank, std::string_view form) {
+  const std::string shared =
+      shape.shared_weights ? fmt::format(" in {}", name_of(*shape.shared_weights)) : "";
+  return fmt::format("{} {} of rank {} of {}: H {} I {} E {} (+{} shared{}), {}", form,
+                     kPackedFormat, rank, shape.ranks, shape.hidden, shape.intermediate,
+                     shape.experts, shape.shared_experts, shared, name_of(shape.recipe));
+}
+
+void check_shared_experts(const PackedState& packed, const std::string& wanted) {
+  if (packed.description == wanted) return;
+  fail(ErrorCode::mismatch,
+       "the packed experts to share are {}; wanted are {}: make this layer from weights, or from a "
+       "packed file",
+       packed.description, wanted);
+}
+
 void save_packed_file(const std::filesystem::path& file, const Plan& plan, int rank,
                       PackedWeights& weights) {
-  const std::string description = description_of(plan.shape, rank, kStrips);
+  const std::string description = packed_description(plan.shape, rank, kStripsForm);
   write_safetensors(
       file, {bytes_tensor("layer", bytes_of(description)), bytes_tensor("strips", weights.strips()),
              bytes_tensor("biases", std::as_bytes(std::span(weights.biases())))});
@@ -59,7 +64,7 @@ void save_packed_file(const std::filesystem::path& file, const Plan& plan, int r
 void load_packed_file(const std::filesystem::path& path, const Plan& plan, int rank,
                       PackedWeights& weights) {
   const SafetensorsFile file(path);
-  check_description(file, path, description_of(plan.shape, rank, kStrips));
+  check_description(file, path, packed_description(plan.shape, rank, kStripsForm));
   const std::span<const std::byte> strips = file.tensor("strips").bytes;
   const std::span<const std::byte> biases = file.tensor("biases").bytes;
   const std::int64_t bias_bytes = weights.bias_floats() * std::int64_t{sizeof(float)};
@@ -75,7 +80,7 @@ void load_packed_file(const std::filesystem::path& path, const Plan& plan, int r
 
 void save_packed_pieces(const std::filesystem::path& file, const LayerShape& shape, int rank,
                         const std::vector<sm90::PackedPiece>& pieces) {
-  const std::string description = description_of(shape, rank, kTiles);
+  const std::string description = packed_description(shape, rank, kTilesForm);
   std::vector<TensorToWrite> tensors{bytes_tensor("layer", bytes_of(description))};
   for (const sm90::PackedPiece& piece : pieces) {
     tensors.push_back(bytes_tensor(piece.name, piece.bytes));
@@ -86,7 +91,7 @@ void save_packed_pieces(const std::filesystem::path& file, const LayerShape& sha
 void load_packed_pieces(const std::filesystem::path& path, const LayerShape& shape, int rank,
                         sm90::DeviceLayer& layer) {
   const SafetensorsFile file(path);
-  check_description(file, path, description_of(shape, rank, kTiles));
+  check_description(file, path, packed_description(shape, rank, kTilesForm));
   layer.load([&](const std::string& name) { return file.tensor(name).bytes; });
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "cpu/packed_weights.hpp"
@@ -10,6 +12,12 @@
 #include "sm90/device_layer.hpp"
 
 namespace megamoe {
+
+/// What a rank's packed experts depend on, in words: equal texts mean that they fit. The forms are
+/// those of the CPU's kernels and of Hopper's.
+inline constexpr std::string_view kStripsForm = "strips";
+inline constexpr std::string_view kTilesForm = "sm90 tiles";
+std::string packed_description(const LayerShape& shape, int rank, std::string_view form);
 
 /// Throws Error{io}.
 void save_packed_file(const std::filesystem::path& file, const Plan& plan, int rank,

@@ -5,6 +5,7 @@
 
 namespace megamoe::sm90 {
 
+struct RankWeights {};
 struct DeviceLayer::State {};
 
 // No layer can be made, so nothing is there to be called.
@@ -35,6 +36,9 @@ std::vector<std::int64_t> DeviceLayer::rows_per_expert() const {
   fail_without_cuda();
 }
 void DeviceLayer::refresh(const LayerWeights&) {
+  fail_without_cuda();
+}
+std::shared_ptr<RankWeights> DeviceLayer::weights() const {
   fail_without_cuda();
 }
 std::vector<PackedPiece> DeviceLayer::packed() const {

@@ -14,19 +14,27 @@
 
 namespace megamoe::sm90 {
 
+struct RankWeights {
+  PackedWeights w1;
+  PackedWeights w2;
+  std::int64_t rounded = 0;
+};
+
 struct DeviceLayer::State {
+  explicit State(std::shared_ptr<RankWeights> shared) : weights(std::move(shared)) {}
+
   LayerConfig config;
   LayerShape shape;
   DeviceLayerOptions options;
   GpuArenaLayout layout;
   GpuMachine machine;
-  PackedWeights w1;
-  PackedWeights w2;
+  std::shared_ptr<RankWeights> weights;
+  PackedWeights& w1 = weights->w1;
+  PackedWeights& w2 = weights->w2;
   device::Memory scratch;
   device::Memory tokens_word;  ///< T of a counted call, within its bounds
   device::Stream reading;      ///< for reading records: waits for no call
   std::optional<Launcher> launcher;
-  std::int64_t rounded = 0;
 
   template <class T>
   T* region(GpuRegion id) const {
@@ -34,15 +42,17 @@ struct DeviceLayer::State {
                                 layout[id].offset_bytes);
   }
   void allocate();
-  void pack(const LayerWeights& weights);
+  void pack(const LayerWeights& given);
   KernelParams params(const GpuPlan& plan) const;
   void prepare(const GpuCall& call, KernelParams& params, void* stream) const;
   FaultWords read_faults(int rank) const;
 };
 
 void DeviceLayer::State::allocate() {
-  w1 = allocate_packed(packed_gemm1(shape), shape.pool_experts(), "packed W1");
-  w2 = allocate_packed(packed_gemm2(shape), shape.pool_experts(), "packed W2");
+  if (options.weights == nullptr) {
+    w1 = allocate_packed(packed_gemm1(shape), shape.pool_experts(), "packed W1");
+    w2 = allocate_packed(packed_gemm2(shape), shape.pool_experts(), "packed W2");
+  }
   std::int64_t scratch_bytes = 16;
   for (const KernelShape& kernel : kKernelShapes) {
     if (kernel.gemm1_tiles() == 2) {
@@ -56,17 +66,17 @@ void DeviceLayer::State::allocate() {
   load_preparations();
 }
 
-void DeviceLayer::State::pack(const LayerWeights& weights) {
-  check_weights(shape, options.rank, weights);
+void DeviceLayer::State::pack(const LayerWeights& given) {
+  check_weights(shape, options.rank, given);
   WeightPacker packer(shape);
   for (PackedWeights* packed : {&w1, &w2}) {
     packed->has_bias = PackedWeights::Bias::none;
     packed->bias.fill(0);
   }
-  for_each_pool_expert(shape, options.rank, weights, [&](const PoolExpert& expert) {
+  for_each_pool_expert(shape, options.rank, given, [&](const PoolExpert& expert) {
     packer.pack(expert.weights, expert.number, w1, w2, expert.name);
   });
-  rounded = packer.rounded_values();  // waits until all is packed
+  weights->rounded = packer.rounded_values();  // waits until all is packed
 }
 
 KernelParams DeviceLayer::State::params(const GpuPlan& plan) const {
@@ -104,7 +114,8 @@ KernelParams DeviceLayer::State::params(const GpuPlan& plan) const {
 }
 
 DeviceLayer::DeviceLayer(const LayerConfig& config, const DeviceLayerOptions& options)
-    : state_(std::make_unique<State>()) {
+    : state_(std::make_unique<State>(
+          options.weights != nullptr ? options.weights : std::make_shared<RankWeights>())) {
   const auto ranks = static_cast<std::int64_t>(options.arenas.size());
   validate(config);
   validate_gpu(config, ranks);
@@ -298,7 +309,7 @@ std::vector<PackedPiece> DeviceLayer::packed() const {
   };
   number("gemm1.has_bias", state_->w1.has_bias == PackedWeights::Bias::some ? 1 : 0);
   number("gemm2.has_bias", state_->w2.has_bias == PackedWeights::Bias::some ? 1 : 0);
-  number("rounded", state_->rounded);
+  number("rounded", state_->weights->rounded);
   return pieces;
 }
 
@@ -325,11 +336,15 @@ void DeviceLayer::load(
   };
   state_->w1.has_bias = bias("gemm1.has_bias");
   state_->w2.has_bias = bias("gemm2.has_bias");
-  state_->rounded = number("rounded");
+  state_->weights->rounded = number("rounded");
+}
+
+std::shared_ptr<RankWeights> DeviceLayer::weights() const {
+  return state_->weights;
 }
 
 std::int64_t DeviceLayer::rounded_weights() const {
-  return state_->rounded;
+  return state_->weights->rounded;
 }
 
 std::int64_t DeviceLayer::expert_bytes() const {

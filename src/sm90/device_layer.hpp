@@ -37,6 +37,9 @@ class GpuArena {
   std::unique_ptr<State> state_;
 };
 
+/// A rank's packed experts, which several of its layers may share.
+struct RankWeights;
+
 struct DeviceLayerOptions {
   int rank = 0;
   /// Arena of every rank, mapped into this process; the calling rank's own is on the current
@@ -49,6 +52,8 @@ struct DeviceLayerOptions {
   std::optional<int> blocks;
   std::chrono::nanoseconds deadline = std::chrono::seconds(30);
   std::uint32_t layer = 1;  ///< ordinal of the layer in its group, 1 or more
+  /// weights() of a layer of the same rank, ranks and sizes; null: memory of its own.
+  std::shared_ptr<RankWeights> weights{};
 };
 
 /// Input of the next call: GPU pointers into this rank's arena, for up to max_tokens tokens.
@@ -81,7 +86,8 @@ class DeviceLayer {
   /// {invalid_argument}, {format}, {out_of_memory}.
   DeviceLayer(const LayerConfig& config, const LayerWeights& weights,
               const DeviceLayerOptions& options);
-  /// Without weights: refresh() or load() comes before the first call.
+  /// Without weights, or with those of another layer: in memory of its own refresh() or load()
+  /// comes before the first call.
   DeviceLayer(const LayerConfig& config, const DeviceLayerOptions& options);
   ~DeviceLayer();
   DeviceLayer(DeviceLayer&&) noexcept;
@@ -109,6 +115,8 @@ class DeviceLayer {
   /// Packs other weights in place. No call runs. Keeps the old ones when it throws for what is
   /// wrong with the new.
   void refresh(const LayerWeights& weights);
+
+  std::shared_ptr<RankWeights> weights() const;
 
   /// Everything that packing made, to be given to load() of a layer of the same config, ranks and
   /// rank.

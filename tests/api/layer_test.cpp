@@ -133,6 +133,46 @@ TEST(Layer, PackedWeightsAreSavedAndLoaded) {
   }
 }
 
+TEST(Layer, LayersShareTheExpertsThatOneOfThemPacked) {
+  expect_no_errors(on_ranks(2, [&](int rank, const Group& group) {
+    LayerConfig config = small_config();
+    config.shared_experts = 1;
+    LayerConfig larger = config;
+    larger.max_tokens += 1000;
+    larger.top_k = 2;
+    larger.activation_limit = 1.0f;
+    const Input input = cli::synthetic_input(config, 5, rank, 11);
+    const Input wide = cli::synthetic_input(larger, 6, rank, 200);
+    const auto expected = run(*std::make_unique<Layer>(larger, all_weights(config), group), wide);
+    auto first = std::make_unique<Layer>(config, all_weights(config), group);
+    const auto of_first = run(*first, input);
+    Layer second(larger, first->packed_experts(), group);
+    EXPECT_EQ(difference(run(second, wide), expected, config.hidden), "");
+    EXPECT_EQ(difference(run(*first, input), of_first, config.hidden), "");
+    // What one refreshes the other has, as long as either is there.
+    second.refresh(all_weights(config, 2));
+    EXPECT_NE(difference(run(*first, input), of_first, config.hidden), "");
+    second.refresh(all_weights(config));
+    EXPECT_EQ(difference(run(*first, input), of_first, config.hidden), "");
+    first.reset();
+    EXPECT_EQ(difference(run(second, wide), expected, config.hidden), "");
+  }));
+}
+
+TEST(Layer, SharedExpertsThatWerePackedForSomethingElseAreNamed) {
+  const LayerConfig config = small_config();
+  const Layer layer(config, all_weights(config), Group::single());
+  LayerConfig other = config;
+  other.recipe = Recipe::bf16_fp4;
+  try {
+    const Layer refused(other, layer.packed_experts(), Group::single());
+    FAIL() << "they were taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::mismatch);
+    EXPECT_NE(std::string(error.what()).find("bf16_fp4"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Layer, TheReportCountsWhatTheCallDid) {
   const LayerConfig config = small_config();
   Layer layer(config, all_weights(config), Group::single());
