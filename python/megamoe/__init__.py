@@ -12,7 +12,7 @@ Arrays are NumPy's, or those of any library with DLPack (PyTorch, CuPy, JAX), an
 ml_dtypes.bfloat16 in NumPy, or uint16 with the bits. `megamoe.deep_gemm` offers the names of DeepGEMM's interface.
 """
 from ._arrays import to_bfloat16, to_float32
-from ._core import Batch, CallReport, CheckpointLayer, LayerConfig, Plan, RouterConfig, __version__
+from ._core import Batch, CallReport, CheckpointLayer, LayerConfig, PackedExperts, Plan, RouterConfig, __version__
 from ._errors import (
     AbortedError,
     DeadlineError,
@@ -34,6 +34,6 @@ from ._weights import Weights
 __all__ = [
     "AbortedError", "Batch", "CallReport", "CheckpointLayer", "DeadlineError", "Error", "FormatError", "Graph", "Group",
     "InternalError", "InvalidArgumentError", "IoError", "Layer", "LayerConfig", "MismatchError", "OutOfMemoryError",
-    "PeerLostError", "Plan", "RouterConfig", "UnsupportedError", "Weights", "__version__", "convert_x", "load_layer", "plan",
+    "PackedExperts", "PeerLostError", "Plan", "RouterConfig", "UnsupportedError", "Weights", "__version__", "convert_x", "load_layer", "plan",
     "route", "to_bfloat16", "to_float32",
 ]

@@ -8,6 +8,7 @@ from ._core import Batch as Batch
 from ._core import CallReport as CallReport
 from ._core import CheckpointLayer as CheckpointLayer
 from ._core import LayerConfig as LayerConfig
+from ._core import PackedExperts as PackedExperts
 from ._core import Plan as Plan
 from ._core import RouterConfig as RouterConfig
 from ._core import __version__ as __version__
@@ -58,7 +59,8 @@ class Weights:
 
 class Layer:
     def __init__(
-        self, config: LayerConfig, weights: Weights | CheckpointLayer | str | os.PathLike[str], group: Group | None = None, *,
+        self, config: LayerConfig, weights: Weights | CheckpointLayer | PackedExperts | str | os.PathLike[str],
+        group: Group | None = None, *,
         workers: int | None = None, k1_workers: int | None = None, k2_workers: int | None = None,
         block_rows: int | None = None, instruction_set: str | None = None,
     ) -> None: ...
@@ -72,6 +74,8 @@ class Layer:
     def poll(self) -> bool: ...
     def graph(self, y: Array, *, execution: str = "fused") -> Graph: ...
     def refresh(self, weights: Weights | CheckpointLayer) -> None: ...
+    @property
+    def packed_experts(self) -> PackedExperts: ...
     def save_packed(self, file: str | os.PathLike[str]) -> None: ...
     def explain(self) -> str: ...
     @property

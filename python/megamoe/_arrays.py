@@ -21,15 +21,26 @@ def dtype_name(array):
     return None if dtype is None else str(dtype).removeprefix("torch.")
 
 
+def _bits_of(dtype):
+    """The dtype of NumPy that stands for one of ml_dtypes, None for NumPy's own."""
+    if dtype.type.__module__ != "ml_dtypes":
+        return None
+    if dtype.name.startswith(("float4", "int4", "uint4", "int2", "uint2")):
+        raise InvalidArgumentError(f"an array of {dtype.name} has one value per byte: pass two per byte as uint8, the even column in the low half")
+    return _BITS_OF_NUMPY[dtype.itemsize]
+
+
+_views = {}  # what _bits_of says, for the dtypes that came by: asking a dtype for its name takes longer than a call
+
+
 def exportable(array):
     """The same memory as something that the C++ side can take over DLPack or the buffer protocol."""
     if isinstance(array, numpy.ndarray):
         dtype = array.dtype
-        if dtype.type.__module__ != "ml_dtypes":
-            return array
-        if dtype.name.startswith(("float4", "int4", "uint4", "int2", "uint2")):
-            raise InvalidArgumentError(f"an array of {dtype.name} has one value per byte: pass two per byte as uint8, the even column in the low half")
-        return array.view(_BITS_OF_NUMPY[dtype.itemsize])
+        if dtype not in _views:
+            _views[dtype] = _bits_of(dtype)
+        view = _views[dtype]
+        return array if view is None else array.view(view)
     if is_torch(array):
         torch = sys.modules["torch"]
         tensor = array.detach()
@@ -59,8 +70,10 @@ def empty_bfloat16(shape, like=None):
 
 
 def current_stream(array):
-    """PyTorch's current stream of a tensor's device as an integer; None for other arrays."""
-    return sys.modules["torch"].cuda.current_stream(array.device).cuda_stream if is_torch(array) else None
+    """PyTorch's current stream of a tensor's CUDA device as an integer; None for other arrays."""
+    if not is_torch(array) or not array.is_cuda:
+        return None
+    return sys.modules["torch"].cuda.current_stream(array.device).cuda_stream
 
 
 def copy_on_device(source, view):

@@ -197,6 +197,18 @@ class Plan:
 
 def plan(config: LayerConfig, ranks: int, options: LayerOptions) -> Plan: ...
 
+class SplitPlan:
+    @property
+    def block_rows(self) -> int: ...
+
+    @property
+    def gemm2_tasks_per_block(self) -> int: ...
+
+    @property
+    def k2_workers(self) -> int: ...
+
+def plan_split(config: LayerConfig, group: Group, options: LayerOptions, tokens: int) -> SplitPlan: ...
+
 class Group:
     @staticmethod
     def single(deadline: float) -> Group: ...
@@ -282,6 +294,9 @@ class Layer:
     @overload
     def __init__(self, arg0: LayerConfig, arg1: str, arg2: Group, arg3: LayerOptions, /) -> None: ...
 
+    @overload
+    def __init__(self, arg0: LayerConfig, arg1: PackedExperts, arg2: Group, arg3: LayerOptions, /) -> None: ...
+
     def batch(self, tokens: int, group: Group) -> Batch: ...
 
     def forward(self, batch: Batch, y: object, execution: str, stream: int | None = None) -> None: ...
@@ -302,6 +317,9 @@ class Layer:
 
     def save_packed(self, file: str) -> None: ...
 
+    @property
+    def packed_experts(self) -> PackedExperts: ...
+
     def explain(self) -> str: ...
 
     @property
@@ -309,6 +327,14 @@ class Layer:
 
     @property
     def report(self) -> CallReport: ...
+
+class PackedExperts:
+    """
+    A rank's packed experts, as layers share them.
+
+    Of Layer.packed_experts; a Layer takes them as its weights, without a copy. The memory lives as long
+    as this object or a layer that was made with it.
+    """
 
 class RouterConfig:
     """

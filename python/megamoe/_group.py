@@ -13,10 +13,11 @@ class Group:
     signal were waited for.
     """
 
-    __slots__ = ("_core", "device")
+    __slots__ = ("_core", "_shares_device", "device")
 
-    def __init__(self, core):
+    def __init__(self, core, shares_device=False):
         self._core = core
+        self._shares_device = shares_device  # with other ranks of this process
         self.device = core.device  # number of the rank's CUDA device, or None for the CPU
 
     @classmethod
@@ -41,13 +42,15 @@ class Group:
         """Ranks of this process on CUDA devices (compute capability 9.0).
 
         Args:
-            devices: rank r runs on devices[r]. A device that is named several times is shared in equal parts.
+            devices: rank r runs on devices[r]. A device that is named several times is shared in equal parts; its ranks
+                call on streams of their own (torch.cuda.Stream), since calls on one stream would wait for each other.
         Returns:
             a list of groups, as threads does.
         Raises:
             UnsupportedError for a device that the kernels do not run on, or a build without CUDA.
         """
-        return [cls(core) for core in _core.Group.devices(list(devices), deadline)]
+        devices = list(devices)
+        return [cls(core, devices.count(device) > 1) for core, device in zip(_core.Group.devices(devices, deadline), devices)]
 
     @classmethod
     def processes(cls, rank, ranks, rendezvous, *, device=None, deadline=30.0):
@@ -85,7 +88,7 @@ class Group:
 
     def duplicate(self):
         """The same ranks as another group, with memory and calls of its own. Collective."""
-        return Group(self._core.duplicate())
+        return Group(self._core.duplicate(), self._shares_device)
 
     def meet(self, what="a meeting of the program"):
         """Returns when every rank has called it. Collective. what: named in the error of a rank that does not come."""

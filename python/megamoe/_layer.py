@@ -19,18 +19,22 @@ class Layer:
 
     In a group of CUDA devices x, experts, weights and y are memory of the rank's device. Tensors of PyTorch: the call is
     enqueued on PyTorch's current stream and returns at once, and `wait` raises what the device ran into. Other arrays: the
-    call returns when y is complete, after what the device's default stream was given. The recipe is fp8_fp4, the execution
-    fused, the weights are in host memory.
+    call returns when y is complete, after what the device's default stream was given. The recipe is fp8_fp4 or fp8_fp8, the
+    weights are in host memory.
 
     Args:
         config: a LayerConfig, equal on all ranks.
         weights: Weights; or a CheckpointLayer of load_layer; or the path of a file that save_packed wrote for the same
             config, ranks and rank. Packed at once (peak memory: the packed form and one expert); the arrays may go then.
+            Or another layer's packed_experts, which are shared, not copied: for a layer of this rank with another
+            capacity, top_k, activation, group or other options, but the same experts.
         group: a Group; None for a group of one rank.
         workers: threads of a fused or staged call, and of the combine of a split one; None: this rank's share of the cores.
-        k1_workers, k2_workers: threads of the split's two halves (dispatch with GEMM 1, and GEMM 2).
-        block_rows: rows of one expert that become ready together: 16, 32, 64, 96, 128 or 192.
-        instruction_set: "scalar", "avx2" or "avx512"; None: the best that the machine has.
+            CUDA: multiprocessors.
+        k1_workers, k2_workers: those of the split's two halves (dispatch with GEMM 1, and GEMM 2).
+        block_rows: rows of one expert that become ready together: 16, 32, 64, 96, 128 or 192; CUDA: 16 to 176 in steps of
+            16, None: a choice for each call.
+        instruction_set: "scalar", "avx2" or "avx512"; None: the best that the machine has. Not on CUDA.
 
     Raises:
         InvalidArgumentError for sizes that do not fit, FormatError for weights that are not finite, MismatchError that
@@ -97,6 +101,10 @@ class Layer:
             y = empty_bfloat16((batch.tokens, self._core.config.hidden), like=x)
         if stream is None and self._group.device is not None:
             stream = current_stream(y)
+            if stream == 0 and self._group._shares_device:
+                raise InvalidArgumentError(f"rank {self._group.rank} shares CUDA device {self._group.device} with other ranks, whose calls on "
+                                           f"the default stream would wait for each other for ever: call it under "
+                                           f"torch.cuda.stream(torch.cuda.Stream())")
         batch._set_x_bf16(None if x is None else exportable(x))
         self._core.forward(batch, exportable(y), execution, stream)
         return y
@@ -114,11 +122,16 @@ class Layer:
         return Graph(self, y, execution)
 
     def refresh(self, weights):
-        """Replaces this rank's weights in place, keeping plan and memory. Not while a call runs. When it raises for what is
-        wrong with them, the layer keeps the weights that it had."""
+        """Replaces this rank's weights in place, keeping plan and memory, also for layers that share them. Not while a call
+        of any of them runs. When it raises for what is wrong with them, the layer keeps the weights that it had."""
         if not isinstance(weights, (Weights, _core.CheckpointLayer)):
             raise InvalidArgumentError(f"weights are a {type(weights).__name__}: Weights or a CheckpointLayer are wanted")
         self._core.refresh(_source(weights))
+
+    @property
+    def packed_experts(self):
+        """This rank's PackedExperts, for other layers to share."""
+        return self._core.packed_experts
 
     def save_packed(self, file):
         """Writes this rank's packed experts to a file, for a later Layer(config, file, group)."""
@@ -187,9 +200,9 @@ def _shape_of(x):
 def _source(weights):
     if isinstance(weights, Weights):
         return weights._core
-    if isinstance(weights, _core.CheckpointLayer):
+    if isinstance(weights, (_core.CheckpointLayer, _core.PackedExperts)):
         return weights
     if isinstance(weights, (str, os.PathLike)):
         return os.fspath(weights)
-    raise InvalidArgumentError(f"weights are a {type(weights).__name__}: Weights, a CheckpointLayer or the path of a packed "
-                               f"file are wanted")
+    raise InvalidArgumentError(f"weights are a {type(weights).__name__}: Weights, a CheckpointLayer, PackedExperts or the "
+                               f"path of a packed file are wanted")

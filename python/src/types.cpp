@@ -15,7 +15,10 @@
 
 #include "megamoe/layer.hpp"
 
+#include "api/cuda_plan.hpp"
+#include "api/group_state.hpp"
 #include "api/layer_plan.hpp"
+#include "base/integers.hpp"
 #include "base/names.hpp"
 #include "plan/plan.hpp"
 #include "python/src/bindings.hpp"
@@ -190,6 +193,34 @@ void bind_plan(nb::module_& module) {
       "config"_a, "ranks"_a, "options"_a);
 }
 
+/// Of one split call.
+struct SplitPlan {
+  std::int64_t block_rows;
+  std::int64_t gemm2_tasks_per_block;
+  std::int64_t k2_workers;
+};
+
+SplitPlan plan_split(const LayerConfig& config, const Group& group, const LayerOptions& options,
+                     std::int64_t tokens) {
+  if (const GpuRank* gpu = group.state().gpu()) {
+    const device::CurrentDevice current = gpu->use();
+    const sm90::GpuPlan plan =
+        plan_cuda_layer(config, group.ranks(), options, gpu->share_of_multiprocessors())
+            .of_call(tokens, Execution::split);
+    return {plan.kernel.tokens, plan.gemm2_tasks_per_block, plan.k2_blocks};
+  }
+  const Plan plan = plan_layer(config, group.ranks(), options);
+  return {plan.block_rows, ceil_div(config.hidden, plan.gemm2_columns), plan.k2_workers};
+}
+
+void bind_split_plan(nb::module_& module) {
+  nb::class_<SplitPlan>(module, "SplitPlan")
+      .def_ro("block_rows", &SplitPlan::block_rows)
+      .def_ro("gemm2_tasks_per_block", &SplitPlan::gemm2_tasks_per_block)
+      .def_ro("k2_workers", &SplitPlan::k2_workers);
+  module.def("plan_split", &plan_split, "config"_a, "group"_a, "options"_a, "tokens"_a);
+}
+
 void bind_options(nb::module_& module) {
   using Count = std::optional<std::int64_t>;
   const auto none = nb::none();
@@ -217,6 +248,7 @@ void bind_types(nb::module_& module) {
   bind_report(module);
   bind_options(module);
   bind_plan(module);
+  bind_split_plan(module);
 }
 
 }  // namespace megamoe::python

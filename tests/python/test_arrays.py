@@ -44,6 +44,16 @@ def test_bfloat16_has_three_names():
         assert (y.view(numpy.uint16) == wanted).all(), dtype
 
 
+def test_arrays_of_jax():
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    layer, x, experts, weights = mixtral()
+    wanted = numpy.asarray(layer(x, experts, weights)).view(numpy.uint16)
+    arrays = jax.device_put((x.view(ml_dtypes.bfloat16), experts.astype(numpy.int32), weights), jax.devices("cpu")[0])
+    y = layer(*arrays)
+    assert arrays[0].dtype == "bfloat16" and y.dtype == ml_dtypes.bfloat16
+    assert (y.view(numpy.uint16) == wanted).all()
+
+
 def test_views_share_memory_with_other_libraries():
     layer, *_ = mixtral()
     batch = layer.batch(3)
@@ -138,6 +148,31 @@ def test_weights_of_arrays(format, interleaved):
     gate_up = numpy.concatenate([parts[0][2], parts[1][2]], axis=1)
     wanted = r.layer(x.astype(numpy.float64), ids, factors, gate_up, wide2, fp8=False)
     assert fixtures.relative_l2(megamoe.to_float32(layer(x, ids, factors)), wanted) < 5e-3
+
+
+def test_shared_experts_may_be_fp8_beside_fp4():
+    import reference as r
+
+    generator = numpy.random.default_rng(8)
+    experts, hidden, intermediate = 3, 256, 128
+    matrices = [random_weights(generator, format, shape) for format, count in (("fp4", experts), ("fp8", 2))
+                for shape in ((count, 2 * intermediate, hidden), (count, hidden, intermediate))]
+    (w1, s1, wide1), (w2, s2, wide2), (f1, fs1, shared1), (f2, fs2, shared2) = matrices
+    weights = megamoe.Weights(w1, w2, format="fp4", w1_scales=s1, w2_scales=s2)
+    weights.add_shared(f1, f2, format="fp8", w1_scales=fs1, w2_scales=fs2)
+    config = megamoe.LayerConfig(hidden=hidden, intermediate=intermediate, experts=experts, top_k=2, max_tokens=16,
+                                 shared_experts=2, shared_weights="fp8")
+    x = generator.standard_normal((16, hidden)).astype(ml_dtypes.bfloat16)
+    ids = numpy.stack([generator.permutation(experts)[:2] for _ in range(16)])
+    factors = generator.random((16, 2), dtype=numpy.float32)
+    values, scales = megamoe.convert_x("fp8_fp4", x)
+    wanted = r.layer(r.from_e4m3(values) * r.spread(r.from_ue8m0(scales), 32, hidden), ids, factors, wide1, wide2,
+                     shared=list(zip(shared1, shared2)))
+    y = megamoe.Layer(config, weights)(x, ids, factors)
+    assert fixtures.relative_l2(megamoe.to_float32(y), wanted) < 1e-2
+    config.shared_weights = None
+    with pytest.raises(megamoe.UnsupportedError, match="fp8"):
+        megamoe.Layer(config, weights)
 
 
 def test_strided_weights_are_views():

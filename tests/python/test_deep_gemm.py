@@ -131,7 +131,8 @@ def test_ranks_give_the_bits_of_one(in_threads):
     assert (numpy.concatenate(in_threads(2, rank)) == y).all()
 
 
-def test_fp8_weights():
+def fp8_case():
+    """(x, x_sf), ids, weights of transform_weights_for_mega_moe_sm90, and what twenty tokens of factors 0.5 give."""
     g = numpy.random.default_rng(2)
     x_bf16 = g.standard_normal((20, H)).astype(ml_dtypes.bfloat16)
     x, x_sf = deep_gemm.per_token_cast_to_fp8(x_bf16, False, 128)
@@ -142,13 +143,18 @@ def test_fp8_weights():
         values, scales = (numpy.stack(part) for part in zip(*casts))
         pairs.append((values, scales))
         wide.append(reference.from_e4m3(values) * reference.spread_blocks(scales.astype(numpy.float64), rows, columns))
-    buffer = deep_gemm.get_symm_buffer_for_sm90_mega_moe(None, E, 20, K, H, I)
     ids = numpy.stack([g.permutation(E)[:K] for _ in range(20)])
-    buffer.x[:20], buffer.x_sf[:20], buffer.topk_idx[:20], buffer.topk_weights[:20] = x, x_sf, ids, 0.5
+    deq = reference.from_e4m3(x) * reference.spread(x_sf.astype(numpy.float64), 128, H)
+    return (x, x_sf), ids, pairs, reference.layer(deq, ids, numpy.full((20, K), 0.5), *wide)
+
+
+def test_fp8_weights():
+    x, ids, pairs, wanted = fp8_case()
+    buffer = deep_gemm.get_symm_buffer_for_sm90_mega_moe(None, E, 20, K, H, I)
+    buffer.x[:20], buffer.x_sf[:20], buffer.topk_idx[:20], buffer.topk_weights[:20] = *x, ids, 0.5
     y = numpy.zeros((20, H), dtype=numpy.uint16)
     deep_gemm.fp8_mega_moe(y, *deep_gemm.transform_weights_for_mega_moe_sm90(*pairs), buffer)
-    deq = reference.from_e4m3(x) * reference.spread(x_sf.astype(numpy.float64), 128, H)
-    assert difference(y, reference.layer(deq, ids, numpy.full((20, K), 0.5), *wide)) < TOLERANCE
+    assert difference(y, wanted) < TOLERANCE
 
 
 def test_bf16_weights():
@@ -199,6 +205,24 @@ def test_buffers_share_nothing():
     one.topk_idx[:] = 3
     other.topk_idx[:] = 5
     assert (one.topk_idx == 3).all()
+
+
+def test_buffers_share_what_the_weights_were_packed_to():
+    case = Fp4Case(shared=1)
+    halves = deep_gemm.transform_weights_for_mega_moe(case.w1, case.w2)
+    results = []
+    for clamp, tokens in ((None, 40), (1.5, 400), (None, 40)):
+        buffer = buffer_of(tokens=tokens)
+        y = case.fill(buffer)
+        deep_gemm.fp8_fp4_mega_moe(y, *halves, buffer, activation_clamp=clamp)
+        buffer.destroy()
+        results.append(y)
+    assert (results[0] == results[2]).all()
+    case.shared = 0
+    assert difference(results[1], case.expected(1.5)) < TOLERANCE
+    shared = deep_gemm.transform_weights_for_mega_moe(case.shared1, case.shared2)
+    with pytest.raises(megamoe.InvalidArgumentError, match="transform them once more"):
+        deep_gemm.fp8_fp4_mega_moe(y, *halves, buffer_of(num_shared_experts=1), *shared)
 
 
 def test_a_buffer_shows_the_interfaces_shapes():

@@ -8,10 +8,8 @@ import weakref
 from .. import _core
 from .._errors import InvalidArgumentError, UnsupportedError
 from .._group import Group
-from .._layer import Layer
 from ._casts import align, get_token_alignment_for_mega_moe, recipe_of_mma_type
 from ._frameworks import named
-from ._weights import split_shared
 
 _VIEWS = ("x", "x_sf", "topk_idx", "topk_weights", "l1_acts", "l1_acts_sf", "l2_acts", "l2_acts_sf")
 
@@ -86,18 +84,14 @@ class SymmBuffer:
             raise InvalidArgumentError(
                 f"the weights hold {experts.count} experts with H {experts.hidden} and I {experts.intermediate}: the buffer has "
                 f"{local} at rank {self._group.rank} with H {self.hidden} and I {self.intermediate_hidden}")
-        first = self._group.rank * -(-self.num_experts // self._group.ranks)
-        weights = experts.weights(first if local else 0, self.num_experts)
-        if self.num_shared_experts:
-            if shared is None:
-                raise InvalidArgumentError(f"the buffer has num_shared_experts = {self.num_shared_experts}, but shared_l1_weights and "
-                                           f"shared_l2_weights are missing")
-            split_shared(shared, self.num_shared_experts).add_shared_to(weights)
-        elif shared is not None:
+        if self.num_shared_experts and shared is None:
+            raise InvalidArgumentError(f"the buffer has num_shared_experts = {self.num_shared_experts}, but shared_l1_weights and "
+                                       f"shared_l2_weights are missing")
+        if shared is not None and not self.num_shared_experts:
             raise InvalidArgumentError("shared weights are given, but the buffer has num_shared_experts = 0")
         config = self._config.copy()
         config.activation_limit = clamp
-        return Layer(config, weights, self._group, **options)
+        return experts.layer(config, self._group, shared, options)
 
 
 def _maybe(array, scales):

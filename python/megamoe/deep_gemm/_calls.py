@@ -52,8 +52,8 @@ def fp8_fp4_mega_moe(y, l1_weights, l2_weights, sym_buffer, shared_l1_weights=No
 
     Args:
         y: bf16 [T, H] to write; T tokens of sym_buffer's views are read. T may differ per rank, and may be 0.
-        l1_weights, l2_weights: of transform_weights_for_mega_moe. The first call of a buffer with them packs them, on every
-            rank; later calls find them packed.
+        l1_weights, l2_weights: of transform_weights_for_mega_moe. The first call with them packs them; later calls, also with
+            other buffers, find them packed. Beside one set of shared experts, for one rank and device.
         sym_buffer: of get_symm_buffer_for_mega_moe.
         shared_l1_weights, shared_l2_weights: of transform_weights_for_mega_moe too, of the same recipe: num_shared_experts
             experts side by side in one MLP, or stacked.

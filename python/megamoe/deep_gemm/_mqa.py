@@ -21,7 +21,7 @@ def _new_logits(shape, like, dtype):
 
 
 def _stream_of(q):
-    return current_stream(q) if is_torch(q) and q.is_cuda else 0
+    return current_stream(q) or 0
 
 
 def _fp8_only(value, what):

@@ -1,8 +1,8 @@
 """The split execution with buffers settled once."""
 import os
 
+from .. import _core
 from .._errors import InvalidArgumentError, UnsupportedError
-from .._layer import plan
 from ._calls import _check_stats, _forward, _layer_of
 from ._casts import ceil_div
 from ._frameworks import add_in_place, check_int32, write_words
@@ -25,8 +25,9 @@ class MegaMoESplitGraph:
         cumulative_local_expert_recv_stats: int32 arrays or Nones, one per buffer; or None.
         num_tokens: tokens per buffer of a replay that names no other number.
         activation_clamp, fast_math: as fp8_fp4_mega_moe.
-        kernel1_sms, kernel2_sms, reduce_sms: processors of K1, K2 and K3: on the CPU, threads. None, or the interface's own
-            96, 52 and 148, which are for 148: shares of this rank's cores.
+        kernel1_sms, kernel2_sms, reduce_sms: processors of K1, K2 and K3: multiprocessors of a device, on the CPU threads.
+            None, or the interface's own 96, 52 and 148, which are for 148: as a device's plan has them, on the CPU shares of
+            this rank's cores.
         kernel2_work_iters, reduce_work_iters: 0; another value is refused, since work is not cut in such pieces.
     """
 
@@ -46,25 +47,28 @@ class MegaMoESplitGraph:
             layer = _layer_of(buffer, "fp8_fp4", l1, l2, None, None, "swiglu", activation_clamp, options)
             check_int32(state, "a state", -_STATE_WORDS)
             _check_stats(stat, buffer)
-            self._buffers.append((state, y, buffer, layer, stat, plan(layer.config, layer.group.ranks, **dict(options))))
+            self._buffers.append((state, y, buffer, layer, stat, _core.LayerOptions(**dict(options))))
         self._num_tokens = min(y.shape[0] for y in ys) if num_tokens is None else num_tokens
         self._check_tokens(self._num_tokens)
 
     def replay(self, num_tokens=None):
-        """Runs every buffer on its first num_tokens tokens, in order; x, ids, weights and T may be others each time."""
+        """Runs every buffer on its first num_tokens tokens, in order; x, ids, weights and T may be others each time. Returns
+        when all are complete; on a device the work is on PyTorch's current stream."""
         tokens = self._num_tokens if num_tokens is None else num_tokens
         self._check_tokens(tokens)
-        for state, y, buffer, layer, stat, planned in self._buffers:
+        for _, y, _, layer, _, _ in self._buffers:
             _forward(layer, y[:tokens], "split")
+        for state, _, buffer, layer, stat, options in self._buffers:
+            layer.wait()
             rows = layer.report.rows_per_expert
             if stat is not None:
                 add_in_place(stat, rows[:buffer._core.local_experts])
+            planned = _core.plan_split(layer.config, layer.group._core, options, tokens)
             blocks = sum(ceil_div(count, planned.block_rows) for count in rows)
-            tiles = blocks * ceil_div(buffer.hidden, planned.gemm2_columns)
-            write_words(state, 3, [tiles, planned.k2_workers, tokens])
+            write_words(state, 3, [blocks * planned.gemm2_tasks_per_block, planned.k2_workers, tokens])
 
     def get_green_context_ids(self):
-        """Ids of the partitions of a GPU; empty on the CPU, whose partitions are sets of threads."""
+        """Empty: K1 and K2 hold the multiprocessors that they were given without green contexts, and threads on the CPU."""
         return []
 
     def _check_tokens(self, tokens):
@@ -81,6 +85,9 @@ def _options(buffer, kernel1_sms, kernel2_sms, reduce_sms):
     given = (kernel1_sms, kernel2_sms, reduce_sms)
     if given == _SMS:
         given = (None, None, None)
+    if buffer._group.device is not None:
+        names = ("k1_workers", "k2_workers", "workers")
+        return tuple((name, value) for name, value in zip(names, given) if value is not None)
     if None not in given:
         return (("k1_workers", given[0]), ("k2_workers", given[1]), ("workers", given[2]))
     cores = max(1, len(os.sched_getaffinity(0)) // buffer._group.ranks)

@@ -2,12 +2,13 @@
 import numpy
 
 from .._errors import InvalidArgumentError
+from .._layer import Layer
 from .._weights import Weights
 from ._frameworks import on_host
 
 
 class Experts:
-    """The experts of one rank, in the caller's arrays until a layer packs them."""
+    """The experts of one rank: in the caller's arrays until a layer packs them, then packed, for all layers of them."""
 
     def __init__(self, recipe, w1, w2, w1_scales, w2_scales):
         self.recipe = recipe
@@ -15,17 +16,30 @@ class Experts:
         self.count, rows, _ = w1.shape
         self.intermediate = rows // 2
         self.hidden = w2.shape[1]
+        self._packed = None  # what for, with which shared experts, and the packed experts
 
     def _arguments(self):
+        if self.arrays is None:
+            raise InvalidArgumentError("the weights are packed already, for other ranks, another device or beside other shared experts, "
+                                       "and the arrays they came from are let go: transform them once more for this buffer")
         w1, w2, w1_scales, w2_scales = self.arrays
         return {"w1": w1, "w2": w2, "format": _FORMATS[self.recipe], "w1_scales": w1_scales, "w2_scales": w2_scales}
 
-    def weights(self, first_expert, experts):
-        """As those of a layer of `experts` experts, of which these are the first_expert-th and on."""
-        return Weights(**self._arguments(), first_expert=first_expert, experts=experts)
-
-    def add_shared_to(self, weights):
-        weights.add_shared(**self._arguments())
+    def layer(self, config, group, shared, options):
+        """A layer of these experts: the first one packs them and lets go of the arrays, others share what it packed."""
+        what = (config.experts, config.shared_experts, group.rank, group.ranks, group.device)
+        if self._packed is not None and self._packed[0] == what and self._packed[1] is shared:
+            return Layer(config, self._packed[2], group, **options)
+        first = group.rank * -(-config.experts // group.ranks) if self.count else 0
+        weights = Weights(**self._arguments(), first_expert=first, experts=config.experts)
+        if shared is not None:
+            weights.add_shared(**split_shared(shared, config.shared_experts)._arguments())
+        layer = Layer(config, weights, group, **options)
+        self._packed = (what, shared, layer.packed_experts)
+        for packed in (self, shared):
+            if packed is not None:
+                packed.arrays = None
+        return layer
 
 
 class MegaMoeWeights:
@@ -106,8 +120,9 @@ def transform_weights_for_mega_moe(l1_weights, l2_weights, activation="swiglu"):
         l2_weights: (w2, w2_sf) with [E, H, I / 2] and [E, H, I / 128], or bf16 [E, H, I].
         For shared experts side by side: [2 S I, H / 2] and [H, S I / 2].
     Returns:
-        (l1, l2) for the call. Nothing is copied here from host memory: the first call packs the weights. Arrays on a device
-        are copied to the host.
+        (l1, l2) for the call. Nothing is copied here from host memory: the first call packs the weights and lets go of the
+        arrays, and other buffers of the same ranks and device share what it packed. Arrays on a device are copied to the
+        host, until then.
     Raises:
         InvalidArgumentError for arrays that do not fit.
     """
@@ -164,7 +179,8 @@ def split_shared(experts, count):
     if experts.count != 1 or experts.intermediate % count:
         raise InvalidArgumentError(f"the shared weights hold {experts.count} experts with I {experts.intermediate}: the buffer has "
                                    f"num_shared_experts = {count}")
-    w1, w2, w1_scales, w2_scales = experts.arrays
+    given = experts._arguments()
+    w1, w2, w1_scales, w2_scales = (given[name] for name in ("w1", "w2", "w1_scales", "w2_scales"))
 
     def rows(matrix):  # gate and up of each expert together; the weights of a few experts are copied
         return None if matrix is None else numpy.ascontiguousarray(
