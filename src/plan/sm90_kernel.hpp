@@ -86,10 +86,13 @@ inline constexpr KernelShape kKernelShapes[] = {{16, 4},  {32, 4},  {48, 4},  {6
 /// The widest tile of K1 and K2: at 176 ptxas spills registers of K1.
 inline constexpr int kWidestSplitTile = 160;
 constexpr bool has_kernel(const KernelShape& shape, KernelPart part) {
-  // Fewer tiles with FP8 weights: each is three kernels more to compile.
-  if (shape.fp8 &&
-      (shape.tokens > kWidestSplitTile || (shape.tokens > 16 && shape.tokens % 32 != 0)))
+  if (shape.fp8) {
+    // Fewer tiles: each is three kernels more to compile. At 176 ptxas spills.
+    for (const int tokens : {16, 32, 64, 96, 128, 144, 160}) {
+      if (shape.tokens == tokens) return true;
+    }
     return false;
+  }
   return part == KernelPart::fused || shape.tokens <= kWidestSplitTile;
 }
 

@@ -25,6 +25,7 @@ const void* fp8_kernel_32(KernelPart part);
 const void* fp8_kernel_64(KernelPart part);
 const void* fp8_kernel_96(KernelPart part);
 const void* fp8_kernel_128(KernelPart part);
+const void* fp8_kernel_144(KernelPart part);
 const void* fp8_kernel_160(KernelPart part);
 
 /// K3, whatever the tile: kCombineThreads threads a block, kSharedFrontBytes of shared memory.

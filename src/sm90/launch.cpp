@@ -16,8 +16,9 @@ constexpr Entry kFp4Kernels[] = {{16, kernel_16},   {32, kernel_32},   {48, kern
                                  {64, kernel_64},   {80, kernel_80},   {96, kernel_96},
                                  {112, kernel_112}, {128, kernel_128}, {144, kernel_144},
                                  {160, kernel_160}, {176, kernel_176}};
-constexpr Entry kFp8Kernels[] = {{16, fp8_kernel_16}, {32, fp8_kernel_32},   {64, fp8_kernel_64},
-                                 {96, fp8_kernel_96}, {128, fp8_kernel_128}, {160, fp8_kernel_160}};
+constexpr Entry kFp8Kernels[] = {{16, fp8_kernel_16},  {32, fp8_kernel_32},   {64, fp8_kernel_64},
+                                 {96, fp8_kernel_96},  {128, fp8_kernel_128}, {144, fp8_kernel_144},
+                                 {160, fp8_kernel_160}};
 
 template <std::size_t kCount>
 const void* find_kernel(const Entry (&entries)[kCount], int tokens, KernelPart part) {
