@@ -91,7 +91,8 @@ struct Options {
   std::vector<std::int64_t> k1;  ///< multiprocessors of K1; empty: the plan's choice
   int waves = 0;
   int repeats = 20;
-  int gpus = 1;  ///< ranks, one on each
+  int gpus = 1;   ///< ranks, one on each
+  int share = 0;  ///< ranks that share one GPU, its tokens and its experts; 0: none do
   std::string json;
   std::string commit = "unknown";
 };
@@ -237,20 +238,23 @@ void run(const Shape& shape, const Options& options, const std::string& command)
   config.recipe = options.recipe;
   config.hidden = shape.hidden;
   config.intermediate = shape.intermediate;
-  config.experts = shape.experts * options.gpus;
+  const bool sharing = options.share > 0;
+  const int ranks = sharing ? options.share : options.gpus;
+  config.experts = sharing ? shape.experts : shape.experts * ranks;
   config.top_k = shape.top_k;
   config.max_tokens = *std::max_element(options.tokens.begin(), options.tokens.end());
   const test::LayerData data = test::make_layer_data(config, 1, {.distinct_experts = 2});
-  test::GpuGroup group(config, data.weights, options.gpus, std::chrono::seconds(2),
-                       test::Placement::device_per_rank);
+  test::GpuGroup group(config, data.weights, ranks, std::chrono::seconds(2),
+                       sharing ? test::Placement::shared_device : test::Placement::device_per_rank);
   nlohmann::json records = nlohmann::json::array();
   fmt::print("{:>6} {:>6} {:>9} {:>5} {:>4} {:>9} {:>8} {:>8} {:>8} {:>7} {:>7}\n", "tokens",
              "exec", "SMs", "tile", "wave", "us", "peer", "target", "floor", "TFLOPS", "TB/s");
   for (const std::int64_t tokens : options.tokens) {
-    const std::vector<Inputs> inputs = make_inputs_of_ranks(group, config, tokens, options.gpus);
+    const std::int64_t of_rank = sharing ? tokens / ranks : tokens;
+    const std::vector<Inputs> inputs = make_inputs_of_ranks(group, config, of_rank, ranks);
     for (const sm90::GpuOverrides& overrides : variants(options)) {
-      const sm90::GpuPlan plan = group.layer(0).plan(tokens, overrides);
-      const double us = median_us(group, inputs, tokens, options.repeats, overrides);
+      const sm90::GpuPlan plan = group.layer(0).plan(of_rank, overrides);
+      const double us = median_us(group, inputs, of_rank, options.repeats, overrides);
       const double flops =
           6.0 * static_cast<double>(tokens * config.top_k * config.hidden * config.intermediate);
       // A rank's share of the experts that its own tokens hit; other ranks' tokens hit others too.
@@ -273,7 +277,7 @@ void run(const Shape& shape, const Options& options, const std::string& command)
       records.push_back({{"kernel", kernel_name(plan)},
                          {"recipe", name_of(options.recipe)},
                          {"execution", name_of(plan.execution)},
-                         {"ranks", options.gpus},
+                         {"ranks", ranks},
                          {"shape", shape.name},
                          {"tokens", tokens},
                          {"us", us},
@@ -307,6 +311,8 @@ int main(int argc, char** argv) {
   app.add_option("--repeats", options.repeats, "timed calls of each");
   app.add_option("--gpus", options.gpus,
                  "ranks, one on each GPU; experts and tokens per rank stay");
+  app.add_option("--share", options.share,
+                 "ranks that share one GPU: its multiprocessors, the tokens and the experts");
   app.add_option("--json", options.json, "file for the records");
   app.add_option("--commit", options.commit, "what the records say was measured");
   CLI11_PARSE(app, argc, argv);
