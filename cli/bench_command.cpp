@@ -5,6 +5,7 @@
 #include <map>
 #include <sstream>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -21,6 +22,7 @@
 #include "cli/gpu_sweep.hpp"
 #include "cli/layer_options.hpp"
 #include "cli/mqa_bench.hpp"
+#include "cli/parsed_option.hpp"
 #include "cli/plot.hpp"
 #include "cli/report.hpp"
 #include "cli/text.hpp"

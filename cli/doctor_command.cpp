@@ -1,11 +1,13 @@
 #include <utility>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include "cli/commands.hpp"
 #include "cli/findings.hpp"
 #include "cli/progress.hpp"
+#include "topology/binding.hpp"
 
 namespace megamoe::cli {
 namespace {
@@ -40,7 +42,7 @@ int examine() {
                                 look_at_memory(available_host_memory()),
                                 look_at_shm("/dev/shm"),
                                 look_at_huge_pages("/sys"),
-                                look_at_numa("/sys"),
+                                look_at_numa(host_topology(), can_place_memory()),
                                 look_at_open_files(),
                                 look_at_locked_memory()};
   for (Finding& finding : look_at_cuda()) findings.push_back(std::move(finding));

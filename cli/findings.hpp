@@ -8,6 +8,7 @@
 
 #include "device/gpu.hpp"
 #include "symmetric/host_memory.hpp"
+#include "topology/topology.hpp"
 
 namespace megamoe::cli {
 
@@ -37,7 +38,8 @@ Finding look_at_sockets();
 Finding look_at_locks();
 /// `sys` and the like in place of /sys.
 Finding look_at_huge_pages(const std::filesystem::path& sys);
-Finding look_at_numa(const std::filesystem::path& sys);
+/// places_memory: whether the system lets a process say on which node its memory lies.
+Finding look_at_numa(const HostTopology& host, bool places_memory);
 Finding look_at_open_files();
 Finding look_at_locked_memory();
 Finding look_at_driver(const device::DriverFacts& driver,

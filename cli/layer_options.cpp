@@ -1,9 +1,8 @@
 #include "cli/layer_options.hpp"
 
-#include "megamoe/backend.hpp"
-
 #include "base/check.hpp"
 #include "base/names.hpp"
+#include "cli/parsed_option.hpp"
 #include "cli/text.hpp"
 
 namespace megamoe::cli {
@@ -16,7 +15,11 @@ ActivationFormat parse_activation_format(const std::string& text) {
        text);
 }
 
-constexpr std::int64_t kDefaultRanks = 4;
+bool parse_binding(const std::string& text) {
+  if (text == "yes") return true;
+  if (text == "no") return false;
+  fail(ErrorCode::invalid_argument, "'{}' does not say whether to bind: yes or no is wanted", text);
+}
 
 const char* const kSourceGroup = "Layer and input";
 
@@ -103,6 +106,10 @@ std::shared_ptr<LayerOptionValues> add_sweep_options(CLI::App& command) {
   add_parsed(command, "--instruction-set", values->plan.instruction_set, parse_instruction_set,
              "scalar, avx2 or avx512 (default: the best there is)")
       ->group(group);
+  add_parsed(command, "--bind", values->plan.bind_threads, parse_binding,
+             "yes or no: keep a rank's threads on its part of the processors (default: on hosts of "
+             "several NUMA nodes)")
+      ->group(group);
   add_parsed(command, "--timeout", values->deadline, parse_seconds,
              "Seconds that any wait for another rank may take (default 30; 0 = for ever)")
       ->group(group);
@@ -118,50 +125,6 @@ void add_rate_options(CLI::App& command, GivenRates& rates) {
       .add_option("--gflops", rates.flops_per_ns,
                   "f32 rate in GFLOP/s, instead of a measurement of 0.2 s")
       ->check(CLI::PositiveNumber);
-}
-
-RankTeam make_team(LayerOptionValues& values, const Environment& environment) {
-  const std::optional<LaunchedRank> launched = launched_rank(environment);
-  // A step of one task is also what an interactive shell under srun looks like.
-  const bool shell = launched && launched->launcher == Launcher::slurm && launched->ranks == 1;
-  if (!launched || (shell && values.ranks)) {
-    values.layer.ranks = values.ranks.value_or(kDefaultRanks);
-    return RankTeam::forked(values.layer.ranks, values.deadline);
-  }
-  check_argument(!values.ranks || *values.ranks == launched->ranks,
-                 "--ranks is {}, but {} started {} ranks: leave --ranks out, or have {} start {}",
-                 values.ranks.value_or(0), name_of(launched->launcher), launched->ranks,
-                 name_of(launched->launcher), values.ranks.value_or(0));
-  values.layer.ranks = launched->ranks;
-  return RankTeam::launched(*launched, values.deadline);
-}
-
-namespace {
-
-/// What among the options only the CPU has, or which the user will have meant for it; "" if there
-/// is nothing.
-std::string cpu_option(const LayerOptionValues& values) {
-  if (values.plan.workers) return "--workers";
-  if (values.plan.k1_workers) return "--k1-workers";
-  if (values.plan.k2_workers) return "--k2-workers";
-  if (values.plan.block_rows) return "--block-rows";
-  if (values.plan.instruction_set) return "--instruction-set";
-  return "";
-}
-
-}  // namespace
-
-TeamChoice choose_team(const RankTeam& team, const LayerSource& source,
-                       const LayerOptionValues& values) {
-  const std::string option = cpu_option(values);
-  if (values.backend == Backend::automatic && !option.empty()) {
-    return {team, fmt::format("{} is given; --backend cuda would take CUDA devices", option)};
-  }
-  BackendChoice choice =
-      choose_backend(source.config(), static_cast<int>(source.ranks()), values.backend);
-  const bool asked = values.backend != Backend::automatic;
-  return {choice.backend == Backend::cuda ? team.on_devices() : team,
-          asked ? std::string() : std::move(choice.reason)};
 }
 
 }  // namespace megamoe::cli

@@ -9,14 +9,15 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
-#include "megamoe/error.hpp"
 #include "megamoe/layer.hpp"
 
 #include "cli/layer_source.hpp"
 #include "cli/machine_rates.hpp"
 #include "cli/rank_team.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace megamoe::cli {
 
@@ -52,23 +53,5 @@ struct TeamChoice {
 /// without an option that only the CPU has, present and fit. Throws what choose_backend throws.
 TeamChoice choose_team(const RankTeam& team, const LayerSource& source,
                        const LayerOptionValues& values);
-
-/// An option whose text `parse` turns into a value; its errors are the command's.
-template <class Value, class Parse>
-CLI::Option* add_parsed(CLI::App& command, const std::string& name, Value& value,
-                        const Parse& parse, const std::string& help) {
-  return command
-      .add_option_function<std::string>(
-          name,
-          [&value, parse, name](const std::string& text) {
-            try {
-              value = parse(text);
-            } catch (const Error& error) {
-              throw CLI::ValidationError(name, error.what());
-            }
-          },
-          help)
-      ->type_name("");
-}
 
 }  // namespace megamoe::cli

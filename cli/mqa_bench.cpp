@@ -6,6 +6,7 @@
 #include <optional>
 #include <random>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "megamoe/backend.hpp"
@@ -15,6 +16,7 @@
 #include "cli/gpu_rates.hpp"
 #include "cli/layer_options.hpp"
 #include "cli/machine_rates.hpp"
+#include "cli/parsed_option.hpp"
 #include "cli/text.hpp"
 #include "device/gpu.hpp"
 #include "numerics/e4m3.hpp"

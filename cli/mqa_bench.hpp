@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "megamoe/mqa_logits.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace megamoe::cli {
 

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -124,6 +125,33 @@ void print_prediction(const Prediction& prediction, const MachineRates& rates) {
       bound.name());
 }
 
+/// Where ranks that this process forks would run; the first and the last where they are many.
+void print_places(const std::vector<RankPlace>& places, const LayerOptions& options) {
+  constexpr std::size_t kMostLines = 16;
+  fmt::print("host: {}\n", host_topology().describe());
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    if (places.size() > kMostLines && rank == kMostLines - 1) {
+      fmt::print("  ...\n");
+      rank = places.size() - 1;
+    }
+    fmt::print("  rank {}: {}: {}\n", rank, places[rank].describe(),
+               bind_rank(host_topology(), places[rank], options.bind_threads).describe());
+  }
+  fmt::print("\n");
+}
+
+nlohmann::json to_json(const std::vector<RankPlace>& places, const LayerOptions& options) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const RankPlace& place : places) {
+    const RankBinding binding = bind_rank(host_topology(), place, options.bind_threads);
+    all.push_back({{"cpus", place.cpus},
+                   {"nodes", place.nodes},
+                   {"threads_bound", !binding.threads.empty()},
+                   {"memory_nodes", binding.memory}});
+  }
+  return all;
+}
+
 /// Whether the options come to CUDA devices, which here need not be there.
 bool is_for_cuda(const LayerOptionValues& values, const LayerSource& source) {
   if (values.backend != Backend::automatic) return values.backend == Backend::cuda;
@@ -155,6 +183,8 @@ int plan_layer_of(const PlanOptions& options) {
       "routed to one rank.\n{} ranks need up to {}, and {} are available ({})\n\n",
       source.ranks(), human_bytes(source.ranks() * footprint.bytes()),
       human_bytes(host.available_bytes), host.limited_by);
+  const std::vector<RankPlace> places = places_of_forked(source.ranks());
+  print_places(places, options.layer->plan);
   std::fflush(stdout);
 
   const Prediction prediction = predict(source, plan);
@@ -165,6 +195,8 @@ int plan_layer_of(const PlanOptions& options) {
     nlohmann::json document = to_json(plan, footprint, tokens, choices);
     document["layer"] = source.description();
     add_note(source, document);
+    document["host"] = host_topology().describe();
+    document["places"] = to_json(places, options.layer->plan);
     document["prediction"] = to_json(prediction, rates);
     write_json(options.json, document);
   }

@@ -110,7 +110,7 @@ const Group& RankTeam::meet() {
 
 std::int64_t RankTeam::cores_per_rank() {
   if (!launched_) return max64(1, usable_cores() / ranks_);
-  return share_cores(meet().state().communicator());
+  return share_cores(meet().state().communicator()).share;
 }
 
 void RankTeam::agree_on(const Plan& plan) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "base/names.hpp"

@@ -18,6 +18,8 @@ if(MEGAMOE_FUZZ)
 endif()
 if(MEGAMOE_SANITIZE)
   target_compile_options(megamoe_options INTERFACE
-    -fsanitize=${MEGAMOE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+    -fsanitize=${MEGAMOE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
   target_link_options(megamoe_options INTERFACE -fsanitize=${MEGAMOE_SANITIZE})
+  # For tests: clang has no macro that says so.
+  target_compile_definitions(megamoe_options INTERFACE MEGAMOE_SANITIZED)
 endif()

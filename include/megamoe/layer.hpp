@@ -33,6 +33,10 @@ struct LayerOptions {
   /// for each call.
   std::optional<std::int64_t> block_rows;
   std::optional<InstructionSet> instruction_set;  ///< default: the best that the machine has
+  /// CPU: whether this rank's threads, the caller's during a call included, stay on the rank's part
+  /// of the processors that the ranks of the host may use (default: on hosts of several NUMA
+  /// nodes). Ranks that a launcher bound to processors of their own stay on those in any case.
+  std::optional<bool> bind_threads;
 };
 
 /// The input of one call: views into this rank's arena, to be filled by the caller before

@@ -2,8 +2,7 @@
 // handles and status codes. C11. No exception leaves it.
 //
 //   megamoe_checkpoint* checkpoint;
-//   megamoe_group* group;
-//   megamoe_layer* layer;
+//   megamoe_group* group; megamoe_layer* layer;
 //   megamoe_layer_config config;
 //   megamoe_batch batch;
 //   if (megamoe_checkpoint_load("model", 0, &checkpoint) != MEGAMOE_OK) puts(megamoe_last_error());
@@ -111,6 +110,7 @@ typedef struct megamoe_layer_options {
   int64_t k2_workers;
   int64_t block_rows;
   megamoe_instruction_set instruction_set;
+  int bind_threads;  ///< above 0: yes, below: no
 } megamoe_layer_options;
 
 /// As megamoe::MatrixView.

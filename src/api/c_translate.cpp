@@ -135,7 +135,9 @@ LayerOptions to_options(const megamoe_layer_options* options) {
           .k1_workers = unless_zero(options->k1_workers),
           .k2_workers = unless_zero(options->k2_workers),
           .block_rows = unless_zero(options->block_rows),
-          .instruction_set = to_instruction_set(options->instruction_set)};
+          .instruction_set = to_instruction_set(options->instruction_set),
+          .bind_threads =
+              options->bind_threads == 0 ? std::nullopt : std::optional(options->bind_threads > 0)};
 }
 
 LayerWeights to_weights(const megamoe_layer_weights& weights) {

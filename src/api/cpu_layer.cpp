@@ -10,14 +10,15 @@
 #include "base/names.hpp"
 #include "cpu/engine.hpp"
 #include "numerics/recipe.hpp"
+#include "topology/binding.hpp"
+#include "topology/placement.hpp"
 
 namespace megamoe {
 namespace {
 
-Plan agreed_plan(const LayerConfig& config, const Group& group, const LayerOptions& options) {
-  Communicator& communicator = group.state().communicator();
-  const std::int64_t cores = share_cores(communicator);
-  return agreed_step(communicator, "making a layer",
+Plan agreed_plan(const LayerConfig& config, const Group& group, const LayerOptions& options,
+                 std::int64_t cores) {
+  return agreed_step(group.state().communicator(), "making a layer",
                      [&] { return plan_layer(config, group.ranks(), options, cores); });
 }
 
@@ -55,7 +56,10 @@ class CpuLayer final : public LayerState {
   std::shared_ptr<GraphState> graph(const GraphOptions& options) override {
     return std::make_shared<CpuGraph>(*this, options);
   }
-  void refresh(const LayerWeights& weights) override { weights_->pack(weights, group_.rank()); }
+  void refresh(const LayerWeights& weights) override {
+    const ThreadBinding binding(binding_.threads);
+    weights_->pack(weights, group_.rank());
+  }
   PackedState packed_experts() const override {
     return {.description = packed_description(plan_.shape, group_.rank(), kStripsForm),
             .strips = weights_};
@@ -63,15 +67,20 @@ class CpuLayer final : public LayerState {
   void save_packed(const std::filesystem::path& file) override {
     save_packed_file(file, plan_, group_.rank(), *weights_);
   }
-  std::string explain() const override { return plan_.explain(); }
+  std::string explain() const override;
   const CallReport& report() const override { return engine_->report(); }
 
  private:
-  std::shared_ptr<PackedWeights> own_weights(const WeightSource& source) const;
+  std::shared_ptr<PackedWeights> own_weights(const WeightSource& source);
   Communicator& communicator() const { return group_.state().communicator(); }
+  /// Before the memory is touched.
+  void place(std::span<std::byte> memory);
 
   Group group_;
+  RankPlace place_;
   Plan plan_;
+  RankBinding binding_;
+  bool memory_refused_ = false;
   std::shared_ptr<PackedWeights> weights_;
   std::shared_ptr<Arena> arena_;
   std::optional<Engine> engine_;
@@ -79,7 +88,12 @@ class CpuLayer final : public LayerState {
 
 CpuLayer::CpuLayer(const LayerConfig& config, const WeightSource& source, const Group& group,
                    const LayerOptions& options)
-    : group_(group), plan_(agreed_plan(config, group, options)) {
+    : group_(group),
+      place_(share_cores(communicator())),
+      plan_(agreed_plan(config, group, options, place_.share)),
+      binding_(bind_rank(host_topology(), place_, options.bind_threads)) {
+  // The workers inherit it, and what is touched here lies near them.
+  const ThreadBinding binding(binding_.threads);
   compare_identities(communicator(), config,
                      {.kernels = fmt::format("cpu {}", name_of(plan_.machine.instruction_set)),
                       .arena_bytes = plan_.arena.bytes});
@@ -89,28 +103,41 @@ CpuLayer::CpuLayer(const LayerConfig& config, const WeightSource& source, const 
                        "memory");
   weights_ = agreed_step(communicator(), "packing weights", [&] { return own_weights(source); });
   arena_ = group_.state().arena(plan_.shape);
+  place(arena_->part());
   check_private_memory(communicator(), Engine::scratch_bytes(plan_), "the workers' scratch",
                        "take fewer workers, or free memory");
   const std::uint32_t ordinal = group_.state().next_layer();
   agreed_step(communicator(), "starting workers", [&] {
-    return &engine_.emplace(plan_, arena_, group_.state().pool(plan_.threads()), *weights_,
-                            ordinal);
+    return &engine_.emplace(plan_, arena_, group_.state().pool(plan_.threads(), binding_.threads),
+                            *weights_, ordinal);
   });
 }
 
-std::shared_ptr<PackedWeights> CpuLayer::own_weights(const WeightSource& source) const {
+std::shared_ptr<PackedWeights> CpuLayer::own_weights(const WeightSource& source) {
   if (source.shared != nullptr) {
     check_shared_experts(*source.shared,
                          packed_description(plan_.shape, group_.rank(), kStripsForm));
     return source.shared->strips;
   }
   auto weights = std::make_shared<PackedWeights>(plan_.shape);
+  place(weights->strips());
   if (source.weights != nullptr) {
     weights->pack(*source.weights, group_.rank());
   } else {
     load_packed_file(*source.packed, plan_, group_.rank(), *weights);
   }
   return weights;
+}
+
+void CpuLayer::place(std::span<std::byte> memory) {
+  if (binding_.memory.empty()) return;
+  memory_refused_ = !place_memory(memory, binding_.memory) || memory_refused_;
+}
+
+std::string CpuLayer::explain() const {
+  return plan_.explain() +
+         fmt::format("place         {}: {}{}\n", place_.describe(), binding_.describe(),
+                     memory_refused_ ? " (refused by the system: where it is touched first)" : "");
 }
 
 Batch CpuLayer::batch(std::int64_t tokens) const {
@@ -130,6 +157,7 @@ Batch CpuLayer::batch(std::int64_t tokens) const {
 
 void CpuLayer::forward(const LayerCall& call) {
   check_call(plan_.config, batch(call.batch.tokens), call, call.batch.tokens);
+  const ThreadBinding binding(binding_.threads);
   engine_->forward({.tokens = call.batch.tokens,
                     .x_bf16 = call.batch.x_bf16.data(),
                     .y = call.y.data(),

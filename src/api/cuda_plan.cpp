@@ -25,6 +25,7 @@ CudaPlan plan_cuda_layer(const LayerConfig& config, std::int64_t ranks, const La
   validate(config);
   sm90::validate_gpu(config, ranks);
   refuse("instruction_set", options.instruction_set.has_value(), "it has no meaning");
+  refuse("bind_threads", options.bind_threads.has_value(), "it has no workers on processors");
   const std::int64_t blocks = options.workers.value_or(multiprocessors);
   check_argument(blocks >= 1 && blocks <= multiprocessors,
                  "workers is {}: 1 to {} is wanted, the multiprocessors that are this rank's",

@@ -13,8 +13,11 @@
 
 namespace megamoe {
 
-std::shared_ptr<WorkerPool> GroupState::pool(std::int64_t threads) {
-  if (!pool_ || pool_->threads() < threads) pool_ = std::make_shared<WorkerPool>(threads);
+std::shared_ptr<WorkerPool> GroupState::pool(std::int64_t threads, const CpuSet& bound_to) {
+  if (!pool_ || pool_->threads() < threads || pool_cpus_ != bound_to) {
+    pool_ = std::make_shared<WorkerPool>(threads);
+    pool_cpus_ = bound_to;
+  }
   return pool_;
 }
 

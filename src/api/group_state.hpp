@@ -11,6 +11,7 @@
 #include "cpu/worker_pool.hpp"
 #include "symmetric/arena.hpp"
 #include "symmetric/communicator.hpp"
+#include "topology/topology.hpp"
 
 namespace megamoe {
 
@@ -28,9 +29,10 @@ class GroupState {
   /// Null in a group of CPUs.
   GpuRank* gpu() const { return gpu_.get(); }
 
-  /// Threads for this rank's calls, at least `threads`. A larger pool replaces a smaller one;
+  /// Threads for this rank's calls, at least `threads`, on the processors of the calling thread:
+  /// `bound_to` (empty: its own mask). Another pool replaces one that is smaller or elsewhere;
   /// layers keep what they have.
-  std::shared_ptr<WorkerPool> pool(std::int64_t threads);
+  std::shared_ptr<WorkerPool> pool(std::int64_t threads, const CpuSet& bound_to);
 
   /// Collective: the arena for a shape; the one of an earlier layer of the same shape if it still
   /// lives at every rank.
@@ -42,6 +44,7 @@ class GroupState {
  private:
   std::shared_ptr<Communicator> communicator_;
   std::shared_ptr<WorkerPool> pool_;
+  CpuSet pool_cpus_;
   std::shared_ptr<Arena> first_;  // carries the group's fault, barriers and call numbers
   ArenaShelf<Arena> arenas_;
   std::unique_ptr<GpuRank> gpu_;

@@ -3,29 +3,24 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "megamoe/layer.hpp"
 
 #include "plan/plan.hpp"
 #include "symmetric/communicator.hpp"
+#include "topology/placement.hpp"
 
 namespace megamoe {
 
-/// Cores that this process may use.
+/// Processors that this process may use.
 std::int64_t usable_cores();
 
-/// The numbers of the cores that a rank may use.
-using CoreSet = std::vector<int>;
+/// Collective: where this rank of a group on one host runs.
+RankPlace share_cores(Communicator& communicator);
 
-/// The cores of `rank` when each core serves the ranks that may use it equally, at least 1. Ranks
-/// that a launcher bound to cores of their own have all of those; ranks that may use the same cores
-/// have equal parts of them.
-std::int64_t part_of_cores(std::span<const CoreSet> sets, std::size_t rank);
-
-/// Collective: the same for this rank of a group on one host.
-std::int64_t share_cores(Communicator& communicator);
+/// Where `ranks` ranks run that have the mask of this thread, as ranks that it forks.
+std::vector<RankPlace> places_of_forked(std::int64_t ranks);
 
 /// The plan of a layer made with these options in a group of `ranks` ranks, all on this host.
 /// cores: of this rank; absent: an equal part of those that this process may use.

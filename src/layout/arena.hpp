@@ -92,8 +92,8 @@ inline constexpr std::int64_t kFaultRegionBytes = 512;
 
 /// Sizes and offsets of all regions for a shape. Pure; equal on all ranks.
 constexpr ArenaLayout make_arena_layout(const LayerShape& shape) {
-  constexpr auto control = RegionKind::control;
-  constexpr auto data = RegionKind::data;
+  constexpr auto kControl = RegionKind::control;
+  constexpr auto kData = RegionKind::data;
   const std::int64_t ranks = shape.ranks;
   const std::int64_t local = shape.experts_per_rank();
   const std::int64_t tokens = shape.max_tokens;
@@ -105,30 +105,31 @@ constexpr ArenaLayout make_arena_layout(const LayerShape& shape) {
 
   ArenaLayout layout;
   layout.regions = {{
-      {RegionId::fault, "fault", control, 0, kFaultRegionBytes, 1},
-      {RegionId::barrier, "barrier", control, 0, kBarriers * ranks * 8, 1},
-      {RegionId::call_state, "call state", control, 0, sizeof(CallState), 1},
-      {RegionId::send_count, "send count", control, 0, shape.experts * 8, 2},
-      {RegionId::receive_count, "receive count", control, 0, ranks * local * 8, 1},
-      {RegionId::receive_total, "receive total", control, 0, local * 8, 2},
-      {RegionId::ticket, "ticket", control, 0, kTickets * sizeof(TicketWord), 2},
-      {RegionId::block_arrival, "block arrival", control, 0, blocks * 4, 2},
-      {RegionId::block_readiness, "block readiness", control, 0,
+      {RegionId::fault, "fault", kControl, 0, kFaultRegionBytes, 1},
+      {RegionId::barrier, "barrier", kControl, 0, kBarriers * ranks * 8, 1},
+      {RegionId::call_state, "call state", kControl, 0, sizeof(CallState), 1},
+      {RegionId::send_count, "send count", kControl, 0, shape.experts * 8, 2},
+      {RegionId::receive_count, "receive count", kControl, 0, ranks * local * 8, 1},
+      {RegionId::receive_total, "receive total", kControl, 0, local * 8, 2},
+      {RegionId::ticket, "ticket", kControl, 0, kTickets * sizeof(TicketWord), 2},
+      {RegionId::block_arrival, "block arrival", kControl, 0, blocks * 4, 2},
+      {RegionId::block_readiness, "block readiness", kControl, 0,
        blocks * shape.readiness_words() * 8, 2},
-      {RegionId::source_list, "source list", data, 0, local * ranks * tokens * 4, 1},
-      {RegionId::row_source, "row source", data, 0, rows * std::int64_t{sizeof(RowSource)}, 1},
-      {RegionId::row_weight, "row weight", data, 0, rows * 4, 1},
-      {RegionId::x, "x", data, 0, tokens * x_row_bytes(recipe, h), 1},
-      {RegionId::x_scales, "x scales", data, 0, tokens * x_scale_row_bytes(recipe, h), 1},
-      {RegionId::expert_ids, "expert ids", data, 0, tokens * shape.top_k * 8, 1},
-      {RegionId::expert_weights, "expert weights", data, 0, tokens * shape.top_k * 4, 1},
-      {RegionId::gemm1_input, "GEMM-1 input", data, 0, rows * x_row_bytes(recipe, h), 1},
-      {RegionId::gemm1_input_scales, "GEMM-1 input scales", data, 0,
+      {RegionId::source_list, "source list", kData, 0, local * ranks * tokens * 4, 1},
+      {RegionId::row_source, "row source", kData, 0, rows * std::int64_t{sizeof(RowSource)}, 1},
+      {RegionId::row_weight, "row weight", kData, 0, rows * 4, 1},
+      {RegionId::x, "x", kData, 0, tokens * x_row_bytes(recipe, h), 1},
+      {RegionId::x_scales, "x scales", kData, 0, tokens * x_scale_row_bytes(recipe, h), 1},
+      {RegionId::expert_ids, "expert ids", kData, 0, tokens * shape.top_k * 8, 1},
+      {RegionId::expert_weights, "expert weights", kData, 0, tokens * shape.top_k * 4, 1},
+      {RegionId::gemm1_input, "GEMM-1 input", kData, 0, rows * x_row_bytes(recipe, h), 1},
+      {RegionId::gemm1_input_scales, "GEMM-1 input scales", kData, 0,
        rows * x_scale_row_bytes(recipe, h), 1},
-      {RegionId::gemm2_input, "GEMM-2 input", data, 0, rows * intermediate_row_bytes(recipe, i), 1},
-      {RegionId::gemm2_input_scales, "GEMM-2 input scales", data, 0,
+      {RegionId::gemm2_input, "GEMM-2 input", kData, 0, rows * intermediate_row_bytes(recipe, i),
+       1},
+      {RegionId::gemm2_input_scales, "GEMM-2 input scales", kData, 0,
        rows * intermediate_scale_row_bytes(recipe, i), 1},
-      {RegionId::combine, "combine", data, 0, shape.combine_slots() * tokens * h * 2, 1},
+      {RegionId::combine, "combine", kData, 0, shape.combine_slots() * tokens * h * 2, 1},
   }};
   std::int64_t offset = 0;
   for (Region& region : layout.regions) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "layout/arena.hpp"
 #include "symmetric/barrier.hpp"
@@ -40,6 +41,11 @@ class Arena {
   template <class T>
   T* mine(RegionId id, std::int64_t bank = 0) const {
     return at<T>(id, rank(), bank);
+  }
+
+  /// All of this rank's part.
+  std::span<std::byte> part() const {
+    return {memory_->base(rank()), static_cast<std::size_t>(memory_->bytes())};
   }
 
   const Waiter& waiter() const { return *control().waiter_; }

@@ -92,7 +92,10 @@ TEST(CudaPlan, RefusesWhatItCannotUse) {
   const auto plan = [](const LayerOptions& options) {
     plan_cuda_layer(hopper_config(), 8, options, 132);
   };
-  message_of(ErrorCode::unsupported, [&] { plan({.instruction_set = InstructionSet::scalar}); });
+  for (const LayerOptions& options : {LayerOptions{.instruction_set = InstructionSet::scalar},
+                                      LayerOptions{.bind_threads = true}}) {
+    message_of(ErrorCode::unsupported, [&] { plan(options); });
+  }
   message_of(ErrorCode::invalid_argument, [&] { plan({.workers = 133}); });
   message_of(ErrorCode::invalid_argument, [&] { plan({.k1_workers = 100, .k2_workers = 33}); });
   message_of(ErrorCode::invalid_argument, [&] { plan({.block_rows = 24}); });

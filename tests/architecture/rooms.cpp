@@ -35,6 +35,9 @@ std::map<std::string, Names> make_rules() {
   // checkpoint hangs off numerics, and the face of the library uses it.
   rules["checkpoint"] = {"base", "numerics"};
   for (const char* room : {"api", "cli", "python"}) rules[room].insert("checkpoint");
+  // topology hangs off base: where ranks run is decided where layers are made.
+  rules["topology"] = {"base"};
+  for (const char* room : {"api", "cli"}) rules[room].insert("topology");
   rules["megamoe"] = {};
   return rules;
 }

@@ -259,6 +259,16 @@ with tempfile.TemporaryDirectory() as folder:
                               (lambda rank: cores, max(1, len(cores) // 2))):
         results = launch(srun, 2, "run", *SMALL, "--explain", "--no-verify", cores_of=cores_of)
         expect(f"\nworkers       {workers} fused" in results[0].stdout, f"not {workers} workers", results[0])
+    # Where its threads are, and that the caller may say so.
+    result = call("run", *SMALL, "--ranks", "2", "--explain", "--bind", "yes")
+    expect(result.returncode == 0 and ("threads bound" in result.stdout) == (len(cores) >= 2), "--bind yes", result)
+    result = call("run", *SMALL, "--ranks", "2", "--explain", "--bind", "no")
+    expect(result.returncode == 0 and "threads keep their mask" in result.stdout, "--bind no", result)
+    refused(["run", *SMALL, "--bind", "perhaps"], "perhaps", "yes or no")
+    result = call("plan", *SMALL, "--ranks", "2", *rates, "--json", y)
+    places = json.load(open(y, encoding="utf-8"))["places"]
+    expect("rank 1: CPU" in result.stdout and [bool(p["cpus"]) for p in places] == [True, True], "places", result)
+    expect(len(cores) < 2 or not set(places[0]["cpus"]) & set(places[1]["cpus"]), f"{places}", result)
     results = launch(torchrun, 2, "verify", *SMALL, "--ranks", "2")
     expect(all(r.returncode == 0 for r in results) and "WRONG" not in results[0].stdout, "verify", results[0])
     results = launch(srun, 2, *sweep[:7], "--top-k", "2", "--tokens", "1,4", "--calls", "2", *rates)

@@ -46,14 +46,14 @@ TEST(Doctor, HugePagesThatAreOffAreALimit) {
   EXPECT_EQ(look_at_huge_pages(sys.path() / "none").verdict, Verdict::limited);
 }
 
-TEST(Doctor, CountsNumaNodes) {
-  const Sys sys;
-  fs::create_directories(sys.path() / "devices/system/node/node0");
-  EXPECT_EQ(look_at_numa(sys.path()).found, "1");
-  fs::create_directories(sys.path() / "devices/system/node/node1");
-  EXPECT_EQ(look_at_numa(sys.path()).found, "2");
-  EXPECT_EQ(look_at_numa(sys.path()).verdict, Verdict::limited);
-  EXPECT_EQ(look_at_numa(sys.path() / "none").verdict, Verdict::fine);
+TEST(Doctor, SeveralNumaNodesAreFineWhereMemoryCanBePlaced) {
+  const HostTopology one = synthetic_topology("core:4 pu:1");
+  const HostTopology two = synthetic_topology("numa:2 core:4 pu:1");
+  EXPECT_EQ(look_at_numa(one, false).verdict, Verdict::fine);
+  EXPECT_EQ(look_at_numa(two, true).verdict, Verdict::fine);
+  EXPECT_NE(look_at_numa(two, true).found.find("node 1 with 4 cores"), std::string::npos);
+  EXPECT_EQ(look_at_numa(two, false).verdict, Verdict::limited);
+  EXPECT_EQ(look_at_numa({}, false).verdict, Verdict::fine);
 }
 
 TEST(Doctor, LittleMemoryAndNoShmAreNoFailure) {

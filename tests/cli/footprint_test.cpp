@@ -35,7 +35,7 @@ std::int64_t resident_bytes() {
 }
 
 bool counts_pages_of_its_own() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef MEGAMOE_SANITIZED
   return true;
 #else
   return false;

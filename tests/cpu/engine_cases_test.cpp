@@ -15,16 +15,16 @@
 namespace megamoe::test {
 namespace {
 
-/// Runs all executions on poisoned arenas, compares each with the reference and with fused; returns
-/// fused.
+/// Runs all executions on poisoned arenas, compares fused with the reference and the others bit for
+/// bit with fused; returns fused.
 GroupResult expect_right(EngineGroup& group, const std::vector<Input>& inputs) {
   GroupResult fused;
   for (Execution execution : kExecutions) {
     group.poison();
     GroupResult result = group.call(inputs, execution);
     result.check();
-    EXPECT_EQ(group.compare_with_reference(inputs, result), "");
     if (execution == Execution::fused) {
+      EXPECT_EQ(group.compare_with_reference(inputs, result), "");
       fused = std::move(result);
     } else {
       EXPECT_EQ(difference(fused, result, group.config().hidden), "");

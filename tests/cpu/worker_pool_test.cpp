@@ -36,7 +36,7 @@ std::uint64_t mapped_bytes() {
 }
 
 TEST(WorkerPool, ThreadsThatTheSystemRefusesAreANamedErrorAndTheOthersEnd) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef MEGAMOE_SANITIZED
   GTEST_SKIP() << "sanitizers need more address space than the test leaves";
 #else
   // In a copy of the process, so that the limit ends with it.
