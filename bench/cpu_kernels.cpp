@@ -158,7 +158,7 @@ void report(const VectorKernels& kernels, WeightFormat format, const std::byte* 
 
 void run(InstructionSet set, std::int64_t most_threads) {
   const VectorKernels& kernels = vector_kernels(set);
-  const PageMemory memory(kBytes);
+  const PageMemory memory(kBytes, "packed weights");
   for (std::int64_t threads = 1; threads <= most_threads; threads *= 2) {
     fill(WeightFormat::fp4, memory.data(), kBytes);
     const double bandwidth = read_bandwidth(memory.data(), threads);
