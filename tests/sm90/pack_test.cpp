@@ -189,7 +189,7 @@ TEST(GpuPlan, TheTokenTileHoldsAnExpertsRowsInFewBlocks) {
                                                                      {16, 32},
                                                                      {32, 48},
                                                                      {64, 80},
-                                                                     {128, 160},
+                                                                     {128, 144},
                                                                      {384, 144},
                                                                      {512, 176},
                                                                      {2048, 176}}) {
